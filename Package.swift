@@ -1,0 +1,61 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let warningsAreErrors = Context.environment["BLIP_WARNINGS_AS_ERRORS"] == "1"
+
+let settings: [SwiftSetting] =
+    [
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+        .unsafeFlags(["-cross-module-optimization"], .when(configuration: .release)),
+    ] + (warningsAreErrors ? [.treatAllWarnings(as: .error)] : [])
+
+let package = Package(
+    name: "libblip",
+    products: [
+        .library(name: "BLIPShared", type: .dynamic, targets: ["LibBLIP"]),
+        .executable(name: "blip", targets: ["blip"]),
+    ],
+    targets: [
+        .systemLibrary(name: "CBLIP", path: "Include"),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CISAL", pkgConfig: "libisal", providers: [.apt(["libisal-dev"])]),
+        .target(name: "CSystem"),
+        .target(name: "BLIPProtocol", dependencies: ["CZlib", "CISAL"], swiftSettings: settings),
+        .target(name: "WebSocketProtocol", dependencies: ["COpenSSL"], swiftSettings: settings),
+        .target(
+            name: "Transport", dependencies: ["CSystem", "COpenSSL"], swiftSettings: settings),
+        .target(
+            name: "BLIP",
+            dependencies: ["BLIPProtocol", "WebSocketProtocol", "Transport", "CSystem"],
+            swiftSettings: settings),
+        .target(
+            name: "BLIPCInterface", dependencies: ["BLIP", "CBLIP", "CSystem"],
+            swiftSettings: settings),
+        .target(
+            name: "LibBLIP", dependencies: ["BLIPCInterface"], exclude: ["libblip.map"],
+            swiftSettings: settings,
+            linkerSettings: [
+                .unsafeFlags([
+                    "-static-stdlib",
+                    "-Xlinker", "--gc-sections",
+                    "-Xlinker", "--version-script=Sources/LibBLIP/libblip.map",
+                    "-Xlinker", "-soname=libblip.so.1",
+                    "-Xlinker", "-z", "-Xlinker", "nodelete",
+                    "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now",
+                ])
+            ]),
+        .executableTarget(name: "blip", dependencies: ["CBLIP"], swiftSettings: settings),
+        .testTarget(
+            name: "BLIPProtocolTests", dependencies: ["BLIPProtocol"], swiftSettings: settings),
+        .testTarget(
+            name: "WebSocketProtocolTests", dependencies: ["WebSocketProtocol"],
+            swiftSettings: settings),
+        .testTarget(name: "TransportTests", dependencies: ["Transport"], swiftSettings: settings),
+        .testTarget(
+            name: "CInterfaceTests", dependencies: ["BLIPCInterface", "CBLIP"],
+            swiftSettings: settings),
+    ],
+    swiftLanguageModes: [.v6]
+)
