@@ -1,10 +1,105 @@
 #ifndef CSYSTEM_H
 #define CSYSTEM_H
 
-/* What Swift cannot say itself: thread-local variables. */
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 
-/* The event loop that the calling thread runs, or NULL. */
+/* Of this thread: the event loop that runs on it, or NULL. */
 void *csystem_current_loop(void);
 void csystem_set_current_loop(void *loop);
+
+/*
+ * System calls as Swift wants them: the result, or a negated errno; EINTR is retried.
+ */
+
+/* A packed struct epoll_event as two plain numbers. */
+typedef struct csystem_event {
+    uint32_t events;
+    uint64_t data;
+} csystem_event;
+
+#define CSYSTEM_MAX_EVENTS 256
+
+int csystem_epoll_create(void);
+int csystem_epoll_add(int epoll, int fd, uint32_t events, uint64_t data);
+int csystem_epoll_modify(int epoll, int fd, uint32_t events, uint64_t data);
+int csystem_epoll_remove(int epoll, int fd);
+/* At most CSYSTEM_MAX_EVENTS; timeout in milliseconds, -1 for ever. EINTR gives 0 events. */
+int csystem_epoll_wait(int epoll, csystem_event *events, int capacity, int timeout);
+
+#define CSYSTEM_IN ((uint32_t)0x001)
+#define CSYSTEM_OUT ((uint32_t)0x004)
+#define CSYSTEM_ERR ((uint32_t)0x008)
+#define CSYSTEM_HUP ((uint32_t)0x010)
+#define CSYSTEM_EDGE ((uint32_t)1 << 31)
+
+int csystem_eventfd(void);
+int csystem_eventfd_signal(int fd);
+int csystem_timerfd(void);
+/* Nanoseconds of the monotonic clock; 0 disarms. */
+int csystem_timerfd_set(int fd, uint64_t deadline);
+/* Nanoseconds of the monotonic clock. */
+uint64_t csystem_now(void);
+
+int csystem_socket(int family);
+int csystem_close(int fd);
+ssize_t csystem_send(int fd, const void *bytes, size_t count);
+ssize_t csystem_receive(int fd, void *bytes, size_t count);
+int csystem_connect(int fd, const struct sockaddr_storage *address, socklen_t length);
+int csystem_bind(int fd, const struct sockaddr_storage *address, socklen_t length);
+int csystem_listen(int fd, int backlog);
+int csystem_accept(int fd, struct sockaddr_storage *address, socklen_t *length);
+int csystem_local_address(int fd, struct sockaddr_storage *address, socklen_t *length);
+int csystem_remote_address(int fd, struct sockaddr_storage *address, socklen_t *length);
+int csystem_shutdown_output(int fd);
+/* The socket's pending error as a positive errno, 0 if there is none. */
+int csystem_socket_error(int fd);
+/* Makes a descriptor non-blocking and close-on-exec. */
+int csystem_set_nonblocking(int fd);
+/* 1 if the socket listens, 0 if not. */
+int csystem_is_listening(int fd);
+int csystem_set_reuse_address(int fd);
+int csystem_set_v6_only(int fd, bool only);
+/* TCP: no delay, and at most `unsent` bytes that the kernel holds without having sent them. */
+int csystem_set_stream_options(int fd, unsigned unsent);
+
+/* Fills the address of a Unix-domain socket; -ENAMETOOLONG, -EINVAL (empty or with a NUL). */
+int csystem_unix_address(
+    struct sockaddr_storage *address, socklen_t *length, const char *path, size_t count);
+
+/* What lies at a path: 0 nothing, 1 a socket, 2 something else; device and inode of it. */
+int csystem_path_kind(const char *path, uint64_t *device, uint64_t *inode);
+int csystem_unlink(const char *path);
+
+/* strerror without a race: writes a NUL-terminated text. */
+void csystem_error_text(int code, char *text, size_t capacity);
+
+/* Starts a thread with all signals blocked. `entry` gets `context`. Joinable unless detached. */
+int csystem_thread_start(
+    const char *name, bool detached, void (*entry)(void *), void *context, uint64_t *thread);
+int csystem_thread_join(uint64_t thread);
+
+/* A mutex with one condition on the monotonic clock. */
+typedef struct csystem_monitor csystem_monitor;
+csystem_monitor *csystem_monitor_new(void);
+void csystem_monitor_lock(csystem_monitor *monitor);
+void csystem_monitor_unlock(csystem_monitor *monitor);
+void csystem_monitor_signal(csystem_monitor *monitor);
+/* false: the deadline (nanoseconds, monotonic) has passed. */
+bool csystem_monitor_wait(csystem_monitor *monitor, uint64_t deadline);
+int csystem_process(void);
+
+/* Name lookup: up to `capacity` addresses of stream sockets in the resolver's order. Returns the count, or the
+   (negative) EAI code minus 1000; `system_error` is errno, of use with EAI_SYSTEM. */
+int csystem_lookup(
+    const char *host, struct sockaddr_storage *addresses, socklen_t *lengths, int capacity, int *system_error);
+const char *csystem_lookup_error_text(int eai_code);
+
+/* The first address of an interface of this family (AF_INET, AF_INET6); 1 found, 0 not. */
+int csystem_interface_address(const char *name, int family, struct sockaddr_storage *address, socklen_t *length);
 
 #endif
