@@ -1,0 +1,11 @@
+/// The compression of one outgoing message's body in versions 1 and 2: one gzip stream that runs over its frames.
+final class GzipOutput {
+    let deflater: Deflater
+    /// Body bytes that were read and not yet compressed, from `offset` on.
+    var input = Bytes()
+    var offset = 0
+    /// The body has been read to its end.
+    var isInputComplete = false
+
+    init(_ deflater: Deflater) { self.deflater = deflater }
+}

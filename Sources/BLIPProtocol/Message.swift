@@ -1,0 +1,234 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// One message, either way.
+///
+/// *Function.* The owner fills an outgoing one and gives it to `Engine.send`; from then on, until its last frame was
+/// cut, only the engine changes it. An incoming one is made by the engine (through the owner's `makeMessage`) and handed
+/// over by events. `reset` makes one fresh for a pool.
+///
+/// *Threads.* Confined to the thread of its engine while an engine refers to it, to its owner otherwise: this is why it
+/// is marked `@unchecked Sendable`.
+open class Message: @unchecked Sendable {
+    final let state: UnsafeMutablePointer<MessageState>
+
+    public init() {
+        state = .allocate(capacity: 1)
+        state.initialize(to: MessageState())
+    }
+
+    deinit {
+        state.deinitialize(count: 1)
+        state.deallocate()
+    }
+
+    public final var kind: MessageKind {
+        get { state.pointee.kind }
+        set { state.pointee.kind = newValue }
+    }
+
+    public final var flags: MessageFlags {
+        get { state.pointee.flags }
+        set { state.pointee.flags = newValue }
+    }
+
+    /// A request's number is 0 until its first frame is cut; the sender of a response sets it.
+    public final var number: UInt64 {
+        get { state.pointee.number }
+        set { state.pointee.number = newValue }
+    }
+
+    // MARK: Outgoing
+
+    /// The properties to send, key NUL value NUL …, in the order of setting, never abbreviated.
+    public final var properties: Bytes {
+        _read { yield state.pointee.properties }
+        _modify { yield &state.pointee.properties }
+    }
+
+    /// The first part of the body to send.
+    public final var body: Bytes {
+        _read { yield state.pointee.body }
+        _modify { yield &state.pointee.body }
+    }
+
+    /// The parts of the body that follow `body`, in order.
+    public final var sources: [BodySource] {
+        _read { yield state.pointee.sources }
+        _modify { yield &state.pointee.sources }
+    }
+
+    /// Body bytes, before compression, that were cut into frames.
+    public final var bodyBytesSent: UInt64 { state.pointee.bodyBytesSent }
+
+    /// True once the first frame was cut.
+    public final var isStarted: Bool { state.pointee.isStarted }
+
+    /// True once the last frame was cut.
+    public final var isFinished: Bool { state.pointee.isFinished }
+
+    // MARK: Incoming
+
+    /// The received properties, key NUL value NUL …, never abbreviated. Valid until the message is reset, and until its
+    /// next event while it is incomplete.
+    public final var incomingProperties: UnsafeRawBufferPointer {
+        guard state.pointee.hasProperties else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        if state.pointee.isExpanded { return state.pointee.properties.bytes }
+        guard let base = state.pointee.content.base else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+        let start = state.pointee.propertiesStart
+        return UnsafeRawBufferPointer(start: base + start, count: state.pointee.propertiesEnd - start)
+    }
+
+    /// The received body, less what was consumed. Valid until the message is reset, its next event, or the next
+    /// `Engine.consume` of it.
+    public final var incomingBody: UnsafeRawBufferPointer {
+        let start = state.pointee.bodyStart
+        guard state.pointee.hasProperties, let base = state.pointee.content.base else {
+            return UnsafeRawBufferPointer(start: nil, count: 0)
+        }
+        return UnsafeRawBufferPointer(start: base + start, count: state.pointee.content.count - start)
+    }
+
+    /// Body bytes received so far, after decompression, consumed ones too.
+    public final var bodyBytesReceived: UInt64 { state.pointee.bodyBytesReceived }
+
+    /// True once the whole message was received.
+    public final var isComplete: Bool { state.pointee.isComplete }
+
+    /// Set by the owner while it handles `Event.began`: events tell of every part, and only what was not consumed is
+    /// held and left unacknowledged.
+    public final var isStreamed: Bool {
+        get { state.pointee.isStreamed }
+        set { state.pointee.isStreamed = newValue }
+    }
+
+    /// Of a received response: the request that it answers.
+    public final var request: Message? {
+        get { state.pointee.request }
+        set { state.pointee.request = newValue }
+    }
+
+    /// Makes it as fresh as a new one, keeping up to 4 KiB of each buffer's memory: for pools. Not while an engine refers
+    /// to it.
+    public final func reset() {
+        let keep = 4096
+        let s = state
+        s.pointee.number = 0
+        s.pointee.kind = .request
+        s.pointee.flags = []
+        s.pointee.place = .none
+        s.pointee.isStarted = false
+        s.pointee.isFinished = false
+        s.pointee.isAbandoned = false
+        s.pointee.headSent = 0
+        s.pointee.bodyOffset = 0
+        s.pointee.sourceIndex = 0
+        s.pointee.aheadOffset = 0
+        s.pointee.bodyBytesSent = 0
+        s.pointee.wireSent = 0
+        s.pointee.wireAcknowledged = 0
+        s.pointee.queuedBytes = 0
+        s.pointee.isIncoming = false
+        s.pointee.isStreamed = false
+        s.pointee.isComplete = false
+        s.pointee.hasBegun = false
+        s.pointee.isDiscarded = false
+        s.pointee.hasLength = false
+        s.pointee.hasProperties = false
+        s.pointee.isExpanded = false
+        s.pointee.failure = nil
+        s.pointee.propertiesStart = 0
+        s.pointee.propertiesEnd = 0
+        s.pointee.bodyStart = 0
+        s.pointee.bodyBytesReceived = 0
+        s.pointee.bodyBytesConsumed = 0
+        s.pointee.wireReceived = 0
+        s.pointee.wireConsumed = 0
+        s.pointee.wireReported = 0
+        s.pointee.properties.removeAll(keepingCapacity: keep)
+        s.pointee.body.removeAll(keepingCapacity: keep)
+        s.pointee.content.removeAll(keepingCapacity: keep)
+        if !s.pointee.sources.isEmpty { s.pointee.sources = [] }
+        if s.pointee.request != nil { s.pointee.request = nil }
+        if s.pointee.heldResponse != nil { s.pointee.heldResponse = nil }
+        if !s.pointee.marks.isEmpty { s.pointee.marks = [] }
+        if s.pointee.gzipOutput != nil { s.pointee.gzipOutput = nil }
+        if s.pointee.gzipInput != nil { s.pointee.gzipInput = nil }
+    }
+
+    // MARK: Properties of either way
+
+    /// The encoded properties that the functions below look at.
+    private final var encodedProperties: UnsafeRawBufferPointer {
+        state.pointee.isIncoming ? incomingProperties : state.pointee.properties.bytes
+    }
+
+    /// The value of the first property `key`, without its NUL; nil if there is none. Valid as long as the properties are.
+    public final func property(_ key: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        var scanner = PropertyScanner(encodedProperties)
+        while let pair = scanner.next() {
+            if pair.key.count == key.count, equal(pair.key, key) { return pair.value }
+        }
+        return nil
+    }
+
+    /// The number of properties.
+    public final var propertyCount: Int {
+        var scanner = PropertyScanner(encodedProperties)
+        var count = 0
+        while scanner.next() != nil { count += 1 }
+        return count
+    }
+
+    /// The property at `index`, in the order of the encoding; nil beyond the last.
+    public final func property(at index: Int) -> (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
+        guard index >= 0 else { return nil }
+        var scanner = PropertyScanner(encodedProperties)
+        var left = index
+        while let pair = scanner.next() {
+            if left == 0 { return (pair.key, pair.value) }
+            left -= 1
+        }
+        return nil
+    }
+
+    /// Replaces the value of the first property `key`, or appends the property. Outgoing messages only. Neither text
+    /// may hold a NUL or lie in this message.
+    ///
+    /// - Returns: false, with nothing changed, if there is no memory.
+    @discardableResult
+    public final func setProperty(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
+        if let old = property(key), let base = state.pointee.properties.base, let at = old.baseAddress {
+            return state.pointee.properties.replace(at: at - UnsafeRawPointer(base), old.count, with: value)
+        }
+        // The sum cannot overflow: both texts are in memory.
+        guard state.pointee.properties.reserve(key.count + value.count + 2) else { return false }
+        state.pointee.properties.append(key)
+        state.pointee.properties.append(0)
+        state.pointee.properties.append(value)
+        state.pointee.properties.append(0)
+        return true
+    }
+
+    /// Removes the first property `key`. Outgoing messages only.
+    ///
+    /// - Returns: false if there is none.
+    @discardableResult
+    public final func removeProperty(_ key: UnsafeRawBufferPointer) -> Bool {
+        guard let old = property(key), let base = state.pointee.properties.base, let at = old.baseAddress else {
+            return false
+        }
+        let valueStart = at - UnsafeRawPointer(base)
+        let start = valueStart - key.count - 1
+        return state.pointee.properties.replace(
+            at: start, key.count + old.count + 2, with: UnsafeRawBufferPointer(start: nil, count: 0))
+    }
+
+    private final func equal(_ a: UnsafeRawBufferPointer, _ b: UnsafeRawBufferPointer) -> Bool {
+        guard let x = a.baseAddress, let y = b.baseAddress else { return a.count == b.count }
+        return memcmp(x, y, a.count) == 0
+    }
+}

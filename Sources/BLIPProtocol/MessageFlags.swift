@@ -1,0 +1,13 @@
+/// The flags of a message, with the wire values of versions 2 and 3; version 1 has the same ones a bit higher.
+public struct MessageFlags: OptionSet, Sendable {
+    public let rawValue: UInt8
+
+    @inline(__always)
+    public init(rawValue: UInt8) { self.rawValue = rawValue }
+
+    public static let compressed = MessageFlags(rawValue: 0x08)
+    public static let urgent = MessageFlags(rawValue: 0x10)
+    public static let noReply = MessageFlags(rawValue: 0x20)
+    /// Versions 1 and 2: a message of the protocol itself ("Bye").
+    public static let meta = MessageFlags(rawValue: 0x80)
+}

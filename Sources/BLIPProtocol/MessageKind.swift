@@ -1,0 +1,7 @@
+/// What a message is; the raw value is the type on the wire (BLIP §3.1).
+public enum MessageKind: UInt8, Sendable {
+    case request = 0
+    case response = 1
+    /// A response that reports an error.
+    case error = 2
+}
