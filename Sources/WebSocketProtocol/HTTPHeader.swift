@@ -1,4 +1,4 @@
-/// One header line.
+/// One header line (RFC 9110 §5).
 public struct HTTPHeader: Sendable, Equatable {
     /// The name as it was written.
     public var name: String
@@ -10,6 +10,12 @@ public struct HTTPHeader: Sendable, Equatable {
         self.name = name
         self.value = value
     }
-    /// Whether it can be sent.
-    public var isValid: Bool { true }
+
+    /// Whether it can be sent: the name is a token, and the value has no control characters (above all no line ends) and
+    /// no white space at its ends.
+    public var isValid: Bool {
+        guard HTTPSyntax.isToken(name.utf8), value.utf8.allSatisfy({ HTTPSyntax.isValue($0) }) else { return false }
+        guard let first = value.utf8.first, let last = value.utf8.last else { return true }
+        return !HTTPSyntax.isSpace(first) && !HTTPSyntax.isSpace(last)
+    }
 }
