@@ -1,0 +1,160 @@
+import CBLIP
+
+/// What the commands that connect have in common: their options, and opening a connection with them.
+struct Client {
+    static let options: [Option] = [
+        Option(
+            name: "--protocol", value: "NAME", isRepeatable: true,
+            help: "WebSocket subprotocol to offer, as BLIP_3+CBMobile_3 (default: BLIP_3, then BLIP)"),
+        Option(
+            name: "--header", value: "'NAME: VALUE'", isRepeatable: true,
+            help: "HTTP header of the upgrade request"),
+        Option(name: "--ca-file", value: "FILE", help: "certificates (PEM) to trust instead of the system's"),
+        Option(name: "--insecure", help: "do not check the server's certificate"),
+        Option(name: "--cert", value: "FILE", help: "own certificate chain (PEM), with --key"),
+        Option(name: "--key", value: "FILE", help: "private key (PEM) of --cert"),
+        Option(
+            name: "--timeout", value: "SECONDS",
+            help: "give up when nothing moves for that long (default 30; connecting: 15)"),
+    ]
+
+    let url: String
+    /// How long nothing may happen, in milliseconds.
+    let patience: Int64
+    private let connectTimeout: Int64
+    private let protocols: [String]
+    private let headers: [(String, String)]
+    private let authorities: String?
+    private let isInsecure: Bool
+    private let identity: (certificate: String, key: String)?
+
+    init(_ arguments: Arguments) throws(Failure) {
+        guard let text = arguments.operands.first else { throw .usage("there is no URL") }
+        url = try Address.clientURL(text)
+        let timeout = try arguments.milliseconds("--timeout")
+        patience = timeout ?? 30_000
+        connectTimeout = timeout ?? 15_000
+        protocols = arguments.all("--protocol")
+        var headers: [(String, String)] = []
+        for line in arguments.all("--header") {
+            guard let colon = line.firstIndex(of: ":"), colon > line.startIndex else {
+                throw .usage("--header wants 'Name: value', not \(Terminal.quote(line))")
+            }
+            headers.append((String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " })))
+        }
+        self.headers = headers
+        authorities = arguments.value("--ca-file")
+        isInsecure = arguments.has("--insecure")
+        identity = try Self.identity(arguments, "--cert", "--key")
+        for option in ["--ca-file", "--cert", "--key"] {
+            if let path = arguments.value(option) { try File.checkReadable(path, for: option) }
+        }
+    }
+
+    /// Two options that only make sense together.
+    static func identity(
+        _ arguments: Arguments, _ certificate: String, _ key: String
+    ) throws(Failure) -> (certificate: String, key: String)? {
+        switch (arguments.value(certificate), arguments.value(key)) {
+        case (nil, nil): return nil
+        case (let file?, let other?): return (file, other)
+        case (nil, _): throw .usage("\(key) needs \(certificate) beside it")
+        case (_, nil): throw .usage("\(certificate) needs \(key) beside it")
+        }
+    }
+
+    /// Makes the connection, lets the caller prepare it, and waits until it is open.
+    func open(_ prepare: (Connection) -> Void = { _ in }) throws(Failure) -> Connection {
+        let connection = try make()
+        prepare(connection)
+        let status = blip_connection_wait_open(connection.handle, connectTimeout + 1000)
+        guard status >= 0 else { throw failure(connection, status) }
+        return connection
+    }
+
+    private func make() throws(Failure) -> Connection {
+        let options = blip_connection_options_new()
+        defer { blip_connection_options_release(options) }
+        for name in protocols {
+            let status = name.withSlice { blip_connection_options_add_protocol(options, $0) }
+            guard status >= 0 else {
+                throw .usage(
+                    "--protocol wants BLIP_3, BLIP or BLIP_3+NAME, not \(Terminal.quote(name))", status: status)
+            }
+        }
+        for (name, value) in headers {
+            let status = name.withSlice { name in
+                value.withSlice { blip_connection_options_add_header(options, name, $0) }
+            }
+            guard status >= 0 else {
+                throw .usage(
+                    "--header \(Terminal.quote(name)) cannot be sent: \(Library.message(of: status))", status: status)
+            }
+        }
+        let version = blip_version_string().map { String(cString: $0) } ?? ""
+        _ = "blip/\(version)".withSlice { blip_connection_options_set_user_agent(options, $0) }
+        try Library.check(
+            blip_connection_options_set_connect_timeout(options, connectTimeout), "use --timeout")
+        if let authorities {
+            try Library.check(
+                authorities.withSlice { blip_connection_options_set_tls_ca_file(options, $0) }, "use --ca-file")
+        }
+        if isInsecure {
+            try Library.check(blip_connection_options_set_tls_verify(options, false), "use --insecure")
+        }
+        if let identity {
+            let status = identity.certificate.withSlice { certificate in
+                identity.key.withSlice { blip_connection_options_set_tls_identity(options, certificate, $0) }
+            }
+            try Library.check(status, "use --cert and --key")
+        }
+        var handle: OpaquePointer?
+        let status = url.withSlice { blip_connection_new(nil, $0, options, &handle) }
+        guard status >= 0, let handle else {
+            if status == BLIP_ERROR_URL || status == BLIP_ERROR_TEXT || status == BLIP_ERROR_ARGUMENT {
+                throw .usage(
+                    "cannot use the URL \(Terminal.quote(url)): write ws://host:port/path, wss://host:port/path, "
+                        + "host:port or unix:/path", status: status)
+            }
+            throw .usage("cannot prepare a connection: \(Library.message(of: status))", status: status)
+        }
+        return Connection(handle, url: url)
+    }
+
+    private func failure(_ connection: Connection, _ status: blip_status) -> Failure {
+        let why = connection.errorText ?? Library.message(of: status)
+        let advice = Self.advice(status, seconds: connectTimeout).map { " (\($0))" } ?? ""
+        let text = "cannot connect to \(Terminal.escape(url)): \(why)\(advice)"
+        return status == BLIP_ERROR_TLS_SETUP ? .usage(text, status: status) : .connection(text, status: status)
+    }
+
+    private static func advice(_ status: blip_status, seconds milliseconds: Int64) -> String? {
+        switch status {
+        case BLIP_ERROR_REFUSED:
+            "nothing listens there: check host and port, or start a server with blip serve"
+        case BLIP_ERROR_RESOLVE:
+            "check the host's name"
+        case BLIP_ERROR_UNREACHABLE:
+            "check the address and the network"
+        case BLIP_ERROR_TIMEOUT, BLIP_ERROR_PEER_SILENT:
+            "no answer for \(Number.fixed(Double(milliseconds) / 1000, milliseconds % 1000 == 0 ? 0 : 3)) s: "
+                + "check the address, or give it more time with --timeout"
+        case BLIP_ERROR_CERTIFICATE:
+            "name the authority that signed it with --ca-file, or do without the check with --insecure"
+        case BLIP_ERROR_TLS:
+            "check that the server speaks TLS on this port: ws:// if it does not, wss:// if it does"
+        case BLIP_ERROR_TLS_SETUP:
+            "check the files of --ca-file, --cert and --key"
+        case BLIP_ERROR_SUBPROTOCOL:
+            "offer what the server speaks with --protocol"
+        case BLIP_ERROR_HTTP_STATUS:
+            "check the URL's path, and offer what the server speaks with --protocol"
+        case BLIP_ERROR_HTTP, BLIP_ERROR_WEBSOCKET:
+            "is it a WebSocket server, and is TLS to be used (wss://) or not (ws://)?"
+        case BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_PEER_CLOSED:
+            "it ended before it was open: is it a WebSocket server, and is TLS to be used (wss://)?"
+        default:
+            nil
+        }
+    }
+}

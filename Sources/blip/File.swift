@@ -1,0 +1,38 @@
+import Glibc
+
+/// Files that a person names.
+enum File {
+    static func checkReadable(_ path: String, for option: String) throws(Failure) {
+        guard access(path, R_OK) == 0 else {
+            throw .usage("cannot read \(Terminal.quote(path)) of \(option): \(Output.reason)")
+        }
+    }
+
+    /// Opens for reading: a descriptor, and the size if it is a regular file.
+    static func openForReading(_ path: String) throws(Failure) -> (descriptor: Int32, size: UInt64?) {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else {
+            throw .usage("cannot read \(Terminal.quote(path)): \(Output.reason)")
+        }
+        var details = stat()
+        guard fstat(descriptor, &details) == 0, details.st_mode & S_IFMT != S_IFDIR else {
+            close(descriptor)
+            throw .usage("cannot read \(Terminal.quote(path)): it is a directory")
+        }
+        let isRegular = details.st_mode & S_IFMT == S_IFREG
+        return (descriptor, isRegular ? UInt64(max(0, details.st_size)) : nil)
+    }
+
+    /// Opens for writing and leaves what is there until `empty` is called, so that a failed request destroys nothing.
+    static func openForWriting(_ path: String) throws(Failure) -> Int32 {
+        let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)
+        guard descriptor >= 0 else {
+            throw .usage("cannot write \(Terminal.quote(path)): \(Output.reason)")
+        }
+        return descriptor
+    }
+
+    static func empty(_ descriptor: Int32) {
+        _ = ftruncate(descriptor, 0)
+    }
+}

@@ -1,0 +1,161 @@
+import CBLIP
+import Glibc
+
+/// `blip serve`: a server with a handful of built-in profiles.
+enum ServeCommand {
+    static let command = Command(
+        name: "serve",
+        summary: "Listen for connections and answer requests of the built-in profiles.",
+        operands: "ADDRESS",
+        operandCount: 1...1,
+        options: [
+            Option(
+                name: "--path", value: "/PATH", isRepeatable: true,
+                help: "serve this path only; may be given several times (default: any)"),
+            Option(
+                name: "--protocol", value: "NAME", isRepeatable: true,
+                help: "WebSocket subprotocol to speak, as BLIP_3+CBMobile_3 (default: BLIP_3 and BLIP)"),
+            Option(name: "--tls-cert", value: "FILE", help: "certificate chain (PEM): serve wss, with --tls-key"),
+            Option(name: "--tls-key", value: "FILE", help: "private key (PEM) of --tls-cert"),
+            Option(name: "--client-ca", value: "FILE", help: "want client certificates signed by these (PEM)"),
+            Option(name: "--threads", value: "N", help: "loop threads (default 1)"),
+            .verbose, .json, .helpOption,
+        ],
+        notes: """
+            ADDRESS: ws://host:port/path, wss://…, host:port, :port (every interface), port (127.0.0.1 only), or
+            unix:/path. Port 0 takes a free one. The URL to connect to is printed as one line. SIGINT and SIGTERM end it.
+
+            Profiles:
+              echo    answers with the request's body, properties and flags, whatever the size
+              sink    takes the body and answers with its size in bytes
+              source  answers with as many bytes as the property "size" says: numbered lines of 16 bytes
+              error   answers with an error of the properties "domain", "code" and "text"
+              sleep   answers after as many milliseconds as the property "ms" says
+            """,
+        run: run)
+
+    private static func run(_ arguments: Arguments) throws(Failure) -> Int32 {
+        let address = try Address(parsing: arguments.operands[0])
+        let identity = try Client.identity(arguments, "--tls-cert", "--tls-key")
+        for option in ["--tls-cert", "--tls-key", "--client-ca"] {
+            if let path = arguments.value(option) { try File.checkReadable(path, for: option) }
+        }
+        if address.isSecure && identity == nil {
+            throw .usage(
+                "\(Terminal.quote(arguments.operands[0])) needs a certificate: give --tls-cert FILE and --tls-key FILE")
+        }
+        if arguments.has("--client-ca") && identity == nil {
+            throw .usage("--client-ca needs --tls-cert and --tls-key beside it")
+        }
+        let threads = try arguments.integer("--threads", 1...256, default: 1)
+        // Before any thread is made, so that the signals reach this one alone.
+        let signals = Signals(SIGINT, SIGTERM)
+        let log = ServeLog(isJSON: arguments.has("--json"), isVerbose: arguments.has("--verbose"))
+        let runtime = try self.runtime(threads: UInt32(threads), log)
+        defer { blip_runtime_release(runtime) }
+        let listener = try self.listener(runtime, address, arguments, identity)
+        defer { blip_listener_release(listener) }
+        Profiles.install(on: listener)
+        log.watch(listener: listener)
+        try start(listener, at: address, shown: arguments.operands[0])
+        log.listening(url(of: listener, address, paths: arguments.all("--path")))
+        signals.wait()
+        // A second signal ends the program at once.
+        signals.unblock()
+        _ = blip_listener_stop(listener, true, 2000)
+        _ = blip_listener_wait_stopped(listener, 5000)
+        _ = blip_runtime_stop(runtime, 2000)
+        log.stopped()
+        return ExitCode.success
+    }
+
+    private static func runtime(threads: UInt32, _ log: ServeLog) throws(Failure) -> OpaquePointer {
+        let options = blip_runtime_options_new()
+        defer { blip_runtime_options_release(options) }
+        try Library.check(blip_runtime_options_set_threads(options, threads), "use --threads")
+        var runtime: OpaquePointer?
+        let status = blip_runtime_new(options, &runtime)
+        guard status >= 0, let runtime else {
+            throw .connection("cannot start: \(Library.message(of: status))", status: status)
+        }
+        log.watch(runtime: runtime)
+        return runtime
+    }
+
+    private static func listener(
+        _ runtime: OpaquePointer, _ address: Address, _ arguments: Arguments,
+        _ identity: (certificate: String, key: String)?
+    ) throws(Failure) -> OpaquePointer {
+        let options = blip_listener_options_new()
+        defer { blip_listener_options_release(options) }
+        for name in arguments.all("--protocol") {
+            let status = name.withSlice { blip_listener_options_add_protocol(options, $0) }
+            guard status >= 0 else {
+                throw .usage(
+                    "--protocol wants BLIP_3, BLIP or BLIP_3+NAME, not \(Terminal.quote(name))", status: status)
+            }
+        }
+        for path in arguments.all("--path") + (address.target.map { [$0] } ?? []) {
+            let status = path.withSlice { blip_listener_options_add_path(options, $0) }
+            guard path.hasPrefix("/"), status >= 0 else {
+                throw .usage("--path wants a path that begins with /, not \(Terminal.quote(path))")
+            }
+        }
+        if let identity {
+            let status = identity.certificate.withSlice { certificate in
+                identity.key.withSlice { blip_listener_options_set_tls_identity(options, certificate, $0) }
+            }
+            try Library.check(status, "use --tls-cert and --tls-key")
+        }
+        if let authorities = arguments.value("--client-ca") {
+            let status = authorities.withSlice { blip_listener_options_set_tls_client_ca_file(options, $0, true) }
+            try Library.check(status, "use --client-ca")
+        }
+        var listener: OpaquePointer?
+        let status = blip_listener_new(runtime, options, &listener)
+        guard status >= 0, let listener else {
+            let files = [identity?.certificate, identity?.key].compactMap { $0 }.map { Terminal.quote($0) }
+            let what = status == BLIP_ERROR_TLS_SETUP ? " with \(files.joined(separator: " and "))" : ""
+            throw .usage("cannot listen\(what): \(Library.message(of: status))", status: status)
+        }
+        return listener
+    }
+
+    private static func start(_ listener: OpaquePointer, at address: Address, shown: String) throws(Failure) {
+        let status =
+            switch address.place {
+            case .tcp(let host, let port): host.withSlice { blip_listener_start(listener, $0, port) }
+            case .unix(let path): path.withSlice { blip_listener_start_unix(listener, $0) }
+            }
+        guard status < 0 else { return }
+        let advice: String
+        switch status {
+        case BLIP_ERROR_ADDRESS_IN_USE:
+            advice = " (another program listens there: take another port, or 0 for a free one)"
+        case BLIP_ERROR_PERMISSION: advice = " (ports below 1024 are root's: take a higher one)"
+        case BLIP_ERROR_TLS_SETUP: advice = " (check the files of --tls-cert, --tls-key and --client-ca)"
+        case BLIP_ERROR_RESOLVE, BLIP_ERROR_NETWORK, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_ARGUMENT:
+            advice = " (the host is an address of this machine, such as 127.0.0.1)"
+        default: advice = ""
+        }
+        var error: OpaquePointer?
+        var why = Library.message(of: status)
+        if blip_listener_error(listener, &error) >= 0,
+            let message = Library.slice({ blip_error_message(error, $0) }), message.size > 0
+        {
+            why = Terminal.escape(message.string)
+        }
+        let text = "cannot listen on \(Terminal.escape(shown)): \(why)\(advice)"
+        throw status == BLIP_ERROR_TLS_SETUP || status == BLIP_ERROR_ARGUMENT
+            ? .usage(text, status: status) : .connection(text, status: status)
+    }
+
+    /// What a client on this machine connects to, with a path that is served.
+    private static func url(of listener: OpaquePointer, _ address: Address, paths: [String]) -> String {
+        let url = Library.slice { blip_listener_url(listener, $0) }?.string ?? ""
+        guard case .tcp = address.place, let path = address.target ?? paths.first, !url.hasSuffix(path) else {
+            return url
+        }
+        return (url.hasSuffix("/") ? String(url.dropLast()) : url) + path
+    }
+}

@@ -1,0 +1,70 @@
+import CBLIP
+import Glibc
+
+/// What a server says: the URL on standard output; with -v, connections on standard error.
+///
+/// Each line is one `write`, so callbacks on several threads do not mix their lines.
+final class ServeLog: Sendable {
+    private let isJSON: Bool
+    private let isVerbose: Bool
+
+    init(isJSON: Bool, isVerbose: Bool) {
+        self.isJSON = isJSON
+        self.isVerbose = isVerbose
+    }
+
+    func listening(_ url: String) {
+        guard isJSON else {
+            Output.print(Terminal.escape(url) + "\n")
+            return
+        }
+        var json = JSONWriter()
+        json.object { json in
+            json.field("type", "listening")
+            json.field("url", url)
+        }
+        Output.print(json.text + "\n")
+    }
+
+    func stopped() {
+        if isJSON {
+            Output.print("{\"type\":\"stopped\"}\n")
+        } else if isVerbose {
+            Output.error("* stopped\n")
+        }
+    }
+
+    func watch(runtime: OpaquePointer) {
+        guard isVerbose else { return }
+        _ = blip_runtime_set_log(
+            runtime, BLIP_LOG_INFO,
+            { level, domain, text, _ in
+                let name = level == BLIP_LOG_ERROR ? "error" : level == BLIP_LOG_WARNING ? "warning" : "info"
+                Output.error("* \(Terminal.escape(domain.string)) \(name): \(Terminal.escape(text.string))\n")
+            }, nil, nil)
+    }
+
+    func watch(listener: OpaquePointer) {
+        guard isVerbose else { return }
+        _ = blip_listener_set_open_callback(
+            listener,
+            { connection, _ in
+                guard let connection else { return }
+                let subprotocol = Library.slice { blip_connection_protocol(connection, $0) }?.string ?? ""
+                let path = Library.slice { blip_connection_request_path(connection, $0) }?.string ?? ""
+                Output.error(
+                    "+ \(ServeLog.peer(connection)) \(Terminal.escape(path)) \(Terminal.escape(subprotocol))\n")
+            }, nil, nil)
+        _ = blip_listener_set_close_callback(
+            listener,
+            { connection, status, _ in
+                guard let connection else { return }
+                let why = status < 0 ? ": \(Library.message(of: status))" : ""
+                Output.error("- \(ServeLog.peer(connection))\(why)\n")
+            }, nil, nil)
+    }
+
+    private static func peer(_ connection: OpaquePointer) -> String {
+        Terminal.escape(Library.slice { blip_connection_remote_address(connection, $0) }?.string ?? "?")
+    }
+}
