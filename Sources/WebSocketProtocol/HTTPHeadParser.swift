@@ -147,7 +147,8 @@ public struct HTTPHeadParser: Sendable {
             guard headers["Transfer-Encoding"] == nil else { return "Content-Length beside Transfer-Encoding" }
         }
         let codings = headers.elements("Transfer-Encoding")
-        guard headers["Transfer-Encoding"] != nil else { return nil }
+        // Nothing behind a response is read, so its coding does not matter.
+        guard kind == .request, headers["Transfer-Encoding"] != nil else { return nil }
         guard let last = codings.last, codings.count == 1, HTTPSyntax.equal(last, "chunked") else {
             return "Transfer-Encoding other than chunked"
         }

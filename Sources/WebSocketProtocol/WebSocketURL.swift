@@ -1,4 +1,6 @@
-/// A URL with the scheme ws, wss, ws+unix or wss+unix (RFC 6455 §3); http and https mean ws and wss.
+/// A URL with the scheme ws, wss, ws+unix or wss+unix (RFC 6455 §3, RFC 3986); http and https mean ws and wss.
+///
+/// Of a URL for a Unix socket the host is the socket's path, percent-encoded: `ws+unix://%2Frun%2Fblip.sock/db`.
 public struct WebSocketURL: Sendable, Equatable {
     /// What the URL's scheme says, http and https taken as ws and wss.
     public enum Scheme: String, Sendable {
@@ -7,22 +9,93 @@ public struct WebSocketURL: Sendable, Equatable {
         case wsUnix = "ws+unix"
         case wssUnix = "wss+unix"
     }
-    public internal(set) var scheme: Scheme = .ws
+
+    /// The scheme.
+    public let scheme: Scheme
+    /// The host in lower case: a name, or an IP address without brackets (an IPv6 zone follows a "%"). "localhost" for a
+    /// Unix socket.
+    public let host: String
+    /// Whether the host is an IP address: no lookup and no server name indication, and a certificate for that address.
+    public let isIPLiteral: Bool
+    /// The port, from the URL or the scheme: 80 or 443. Without meaning for a Unix socket.
+    public let port: UInt16
+    /// The path of the Unix socket; nil: a TCP connection.
+    public let unixPath: String?
+    /// What the request asks for: path and query in visible ASCII, "/" at least.
+    public let target: String
+    /// The user name in the URL, decoded; nil if there was none. Not in `description`.
+    public let user: String?
+    /// The password in the URL, decoded; nil if there was none. Not in `description`.
+    public let password: String?
+
+    /// The most bytes of a URL.
+    public static let maximumLength = 8192
+    /// The most bytes of a Unix socket's path (`sun_path` without its NUL).
+    public static let maximumUnixPath = 107
+
+    init(
+        scheme: Scheme, host: String, isIPLiteral: Bool, port: UInt16, unixPath: String?, target: String,
+        user: String?, password: String?
+    ) {
+        self.scheme = scheme
+        self.host = host
+        self.isIPLiteral = isIPLiteral
+        self.port = port
+        self.unixPath = unixPath
+        self.target = target
+        self.user = user
+        self.password = password
+    }
+
+    /// Whether the connection uses TLS.
     public var isSecure: Bool { scheme == .wss || scheme == .wssUnix }
-    public internal(set) var host = ""
-    public internal(set) var isIPLiteral = false
-    public internal(set) var port: UInt16 = 80
-    public internal(set) var unixPath: String?
-    public internal(set) var target = "/"
-    public internal(set) var user: String?
-    public internal(set) var password: String?
-    public var hostHeader: String { host }
-    /// Parses a URL; the failure says what is wrong and where.
+
+    /// The port that the scheme means without one.
+    public var defaultPort: UInt16 { isSecure ? 443 : 80 }
+
+    /// Host and port as a Host header has them: an IPv6 address in brackets and without its zone, the port only if it
+    /// is not the scheme's own.
+    public var hostHeader: String {
+        var text = host
+        if host.utf8.contains(UInt8(ascii: ":")) {
+            text = "[" + String(Substring(host.utf8.prefix { $0 != UInt8(ascii: "%") })) + "]"
+        }
+        return unixPath == nil && port != defaultPort ? "\(text):\(port)" : text
+    }
+
+    /// Reads a URL.
+    ///
+    /// The path and query may have characters beyond ASCII: they become percent-encoded UTF-8. Everything else that is
+    /// not allowed in a URL is refused, and so is a fragment (RFC 6455 §3).
     public static func parse(_ text: String) -> Result<WebSocketURL, URLFailure> {
-        .failure(URLFailure("not written yet", at: 0))
+        do throws(URLFailure) {
+            return .success(try WebSocketURLReader(text).read())
+        } catch {
+            return .failure(error)
+        }
     }
 }
-extension WebSocketURL: CustomStringConvertible {
-    /// The URL without user name and password.
-    public var description: String { target }
+
+extension WebSocketURL: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The URL without user name and password, in a form that `parse` takes.
+    public var description: String {
+        var authority: String
+        if let unixPath {
+            authority = WebSocketURLReader.encoded(unixPath)
+        } else {
+            authority = hostHeader
+            if let zone = host.utf8.firstIndex(of: UInt8(ascii: "%")) {
+                let address = host[..<zone]
+                let name = host[host.utf8.index(after: zone)...]
+                authority = "[\(address)%25\(name)]" + (port != defaultPort ? ":\(port)" : "")
+            }
+        }
+        return "\(scheme.rawValue)://\(authority)\(target)"
+    }
+
+    /// `description`, so that no secret gets into a dump.
+    public var debugDescription: String { description }
+
+    /// Without children, so that no secret gets into a dump.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
