@@ -10,6 +10,20 @@ let settings: [SwiftSetting] =
         .unsafeFlags(["-cross-module-optimization"], .when(configuration: .release)),
     ] + (warningsAreErrors ? [.treatAllWarnings(as: .error)] : [])
 
+// The tool is written against blip.h alone. It contains the library unless BLIP_LINK names a folder with libblip.so,
+// to which it is then linked; BLIP_RPATH is where it looks for that file at run time.
+var toolDependencies: [Target.Dependency] = ["CBLIP"]
+var toolLinkerSettings: [LinkerSetting] = []
+if let folder = Context.environment["BLIP_LINK"] {
+    var flags = ["-static-stdlib", "-L\(folder)", "-lblip", "-Xlinker", "--gc-sections"]
+    if let path = Context.environment["BLIP_RPATH"] {
+        flags += ["-Xlinker", "-rpath", "-Xlinker", path]
+    }
+    toolLinkerSettings = [.unsafeFlags(flags)]
+} else {
+    toolDependencies.append("BLIPCInterface")
+}
+
 let package = Package(
     name: "libblip",
     products: [
@@ -28,7 +42,7 @@ let package = Package(
             name: "Transport", dependencies: ["CSystem", "COpenSSL"], swiftSettings: settings),
         .target(
             name: "BLIP",
-            dependencies: ["BLIPProtocol", "WebSocketProtocol", "Transport", "CSystem"],
+            dependencies: ["BLIPProtocol", "WebSocketProtocol", "Transport", "CBLIP", "CSystem"],
             swiftSettings: settings),
         .target(
             name: "BLIPCInterface", dependencies: ["BLIP", "CBLIP", "CSystem"],
@@ -46,7 +60,9 @@ let package = Package(
                     "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now",
                 ])
             ]),
-        .executableTarget(name: "blip", dependencies: ["CBLIP"], swiftSettings: settings),
+        .executableTarget(
+            name: "blip", dependencies: toolDependencies, swiftSettings: settings,
+            linkerSettings: toolLinkerSettings),
         .testTarget(
             name: "BLIPProtocolTests", dependencies: ["BLIPProtocol"], swiftSettings: settings),
         .testTarget(
