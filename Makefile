@@ -1,0 +1,146 @@
+# Builds libblip, its header and the blip tool, tests them, installs them. `make help` lists the targets.
+
+SWIFT ?= swift
+PYTHON ?= python3
+PREFIX ?= /usr/local
+DESTDIR ?=
+INCLUDEDIR ?= $(PREFIX)/include
+LIBDIR ?= $(PREFIX)/lib
+BINDIR ?= $(PREFIX)/bin
+DATADIR ?= $(PREFIX)/share
+
+VERSION := $(shell awk '/^\#define BLIP_VERSION_(MAJOR|MINOR|PATCH) /{printf "%s%s", s, $$3; s="."}' Include/blip.h)
+MAJOR := $(firstword $(subst ., ,$(VERSION)))
+LIBRARY := libblip.so.$(VERSION)
+SONAME := libblip.so.$(MAJOR)
+
+ROOT := $(CURDIR)
+BUILD := $(ROOT)/build
+VENV := $(BUILD)/venv
+RESULTS := $(BUILD)/results
+export PKG_CONFIG_PATH := $(BUILD)/lib/pkgconfig:$(PKG_CONFIG_PATH)
+
+PARTS := swift c python tool interop
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+# One Swift build at a time; each uses all cores by itself.
+.NOTPARALLEL:
+
+.PHONY: all
+all: lib tool ## build the library, its header and the tool into build/
+
+.PHONY: lib
+lib: packages ## build build/lib/libblip.so, build/include/blip.h and build/lib/pkgconfig/blip.pc
+	$(SWIFT) build -c release --product BLIPShared
+	scripts/stage-library .build/release/libBLIPShared.so $(BUILD) $(VERSION)
+	scripts/substitute packaging/blip.pc.in '$${pcfiledir}/../..' '$${prefix}/include' '$${prefix}/lib' $(VERSION) \
+		$(BUILD)/lib/pkgconfig/blip.pc
+
+# Linked twice: in the build tree the tool finds the library beside itself, an installed one where the system looks.
+.PHONY: tool
+tool: lib ## build build/bin/blip, linked to the library
+	BLIP_LINK=$(BUILD)/lib $(SWIFT) build -c release --product blip --disable-local-rpath
+	scripts/stage-tool .build/release/blip $(BUILD)/install/blip
+	BLIP_LINK=$(BUILD)/lib BLIP_RPATH='$$ORIGIN/../lib' $(SWIFT) build -c release --product blip --disable-local-rpath
+	scripts/stage-tool .build/release/blip $(BUILD)/bin/blip
+
+.PHONY: packages
+packages:
+	@scripts/ensure-packages build
+
+.PHONY: install
+install: ## install below $(DESTDIR)$(PREFIX) what `make` has built
+	@test -x $(BUILD)/install/blip || { echo "nothing is built yet: run make first" >&2; exit 1; }
+	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(DATADIR)/man/man1 \
+		$(DESTDIR)$(DATADIR)/bash-completion/completions
+	install -m 644 Include/blip.h $(DESTDIR)$(INCLUDEDIR)/blip.h
+	install -m 755 $(BUILD)/lib/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(LIBRARY)
+	ln -sf $(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so
+	scripts/substitute packaging/blip.pc.in $(PREFIX) $(INCLUDEDIR) $(LIBDIR) $(VERSION) \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc
+	install -m 755 $(BUILD)/install/blip $(DESTDIR)$(BINDIR)/blip
+	install -m 644 docs/man/blip.1 $(DESTDIR)$(DATADIR)/man/man1/blip.1
+	install -m 644 packaging/blip.bash-completion $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
+	@if test -z "$(DESTDIR)" && test "$$(id -u)" = 0; then ldconfig; fi
+
+.PHONY: uninstall
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(INCLUDEDIR)/blip.h $(DESTDIR)$(LIBDIR)/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME) \
+		$(DESTDIR)$(LIBDIR)/libblip.so $(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc $(DESTDIR)$(BINDIR)/blip \
+		$(DESTDIR)$(DATADIR)/man/man1/blip.1 $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
+
+.PHONY: demo
+demo: ## build, then watch a C server talk with Python and C clients
+	scripts/demo
+
+.PHONY: test
+test: all ## run every test; the last line counts them
+	@$(PYTHON) scripts/test $(PARTS)
+
+.PHONY: test-swift
+test-swift: packages ## tests of the Swift modules
+	@mkdir -p $(RESULTS)
+	$(SWIFT) test --xunit-output $(RESULTS)/swift.xml
+
+.PHONY: test-c
+test-c: lib ## tests in C against the built library
+	@mkdir -p $(RESULTS)
+	$(MAKE) -C Tests/C check
+
+.PHONY: test-python
+test-python: lib $(VENV)/ready ## tests of the Python binding
+	@mkdir -p $(RESULTS)
+	cd bindings/python && PYTHONPATH=src BLIP_LIBRARY=$(BUILD)/lib/$(SONAME) \
+		$(VENV)/bin/python -m pytest -q tests --junitxml=$(RESULTS)/python.xml
+
+.PHONY: test-tool
+test-tool: tool $(VENV)/ready ## tests of the blip tool
+	@mkdir -p $(RESULTS)
+	$(VENV)/bin/python -m pytest -q Tests/Tool --junitxml=$(RESULTS)/tool.xml
+
+.PHONY: test-interop
+test-interop: tool test-packages $(VENV)/ready $(BUILD)/venv-pythonblip/ready ## tests against other implementations
+	@mkdir -p $(RESULTS)
+	PYTHONBLIP=$(BUILD)/venv-pythonblip/bin/python \
+		$(VENV)/bin/python -m pytest -q Tests/Interop --junitxml=$(RESULTS)/interop.xml
+
+.PHONY: test-packages
+test-packages:
+	@scripts/ensure-packages test
+
+.PHONY: test-sanitize
+test-sanitize: packages ## Swift tests under the thread and the address sanitizer
+	scripts/test-sanitize thread
+	scripts/test-sanitize address
+
+.PHONY: bench
+bench: tool ## measure requests a second and latency on this machine
+	scripts/bench
+
+.PHONY: format
+format: ## format the Swift sources in place
+	$(SWIFT) format -i -r Sources Tests Package.swift
+
+.PHONY: lint
+lint: ## check format, layers and forbidden constructs
+	$(SWIFT) format lint --strict -r Sources Tests Package.swift
+	$(PYTHON) scripts/check-sources
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf .build build
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+$(VENV)/ready: Tests/requirements.txt
+	scripts/make-venv $(VENV) -r Tests/requirements.txt
+	@touch $@
+
+# It declares many dependencies that its client does without.
+$(BUILD)/venv-pythonblip/ready: Tests/Interop/requirements-pythonblip.txt
+	scripts/make-venv $(BUILD)/venv-pythonblip --no-deps -r Tests/Interop/requirements-pythonblip.txt
+	@touch $@
