@@ -1,0 +1,115 @@
+"""`make install`, as a packager sees it."""
+
+import os
+import subprocess
+
+import pytest
+
+from program import ROOT, blip
+
+PROGRAM = r"""
+#include <blip.h>
+#include <stdio.h>
+
+int main(void)
+{
+    printf("%s\n", blip_version_string());
+    return blip_version_number() != BLIP_VERSION_NUMBER;
+}
+"""
+
+
+def run(*words, **options):
+    return subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=120, **options).stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("installed")
+    run("make", "install", f"DESTDIR={folder}", "PREFIX=/opt/blip", cwd=ROOT)
+    return folder / "opt" / "blip"
+
+
+def test_everything_is_there(installed):
+    found = sorted(str(path.relative_to(installed)) for path in installed.rglob("*") if not path.is_dir())
+    assert found == [
+        "bin/blip",
+        "include/blip.h",
+        "lib/libblip.so",
+        "lib/libblip.so.1",
+        "lib/libblip.so.1.0.0",
+        "lib/pkgconfig/blip.pc",
+        "share/bash-completion/completions/blip",
+        "share/man/man1/blip.1",
+    ]
+
+
+def test_the_installed_tool_has_no_rpath(installed):
+    dynamic = run("readelf", "-d", installed / "bin" / "blip")
+    assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
+    assert "[libblip.so.1]" in dynamic
+    environment = dict(os.environ, LD_LIBRARY_PATH=str(installed / "lib"))
+    assert run(installed / "bin" / "blip", "--version", env=environment).startswith("blip 1.")
+
+
+def test_the_built_tool_finds_the_library_beside_itself():
+    dynamic = run("readelf", "-d", ROOT / "build" / "bin" / "blip")
+    assert "RUNPATH" in dynamic and "[$ORIGIN/../lib]" in dynamic
+    assert blip("--version").returncode == 0
+
+
+def test_neither_needs_a_swift_runtime(installed):
+    for file in ["bin/blip", "lib/libblip.so.1.0.0"]:
+        needed = run("readelf", "-d", installed / file)
+        assert "swift" not in needed and "Foundation" not in needed
+
+
+def test_pkg_config_of_the_installation(installed):
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(installed / "lib" / "pkgconfig"))
+    assert run("pkg-config", "--variable=prefix", "blip", env=environment).strip() == "/opt/blip"
+    assert run("pkg-config", "--cflags", "--libs", "blip", env=environment).split() == [
+        "-I/opt/blip/include",
+        "-L/opt/blip/lib",
+        "-lblip",
+    ]
+
+
+@pytest.mark.parametrize("where", ["build", "installed"])
+def test_a_c_program_builds_with_pkg_config(installed, tmp_path, where):
+    folder = ROOT / "build" if where == "build" else installed
+    define = ["--define-prefix"] if where == "installed" else []
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(folder / "lib" / "pkgconfig"))
+    flags = run("pkg-config", *define, "--cflags", "--libs", "blip", env=environment).split()
+    (tmp_path / "program.c").write_text(PROGRAM)
+    run("gcc", "-Wall", "-Werror", tmp_path / "program.c", "-o", tmp_path / "program", *flags)
+    environment["LD_LIBRARY_PATH"] = str(folder / "lib")
+    assert run(tmp_path / "program", env=environment).startswith("1.")
+
+
+def test_uninstall_leaves_nothing(installed, tmp_path):
+    run("make", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr", cwd=ROOT)
+    run("make", "uninstall", f"DESTDIR={tmp_path}", "PREFIX=/usr", cwd=ROOT)
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+
+
+def test_the_manual_page_is_well_formed():
+    page = ROOT / "docs" / "man" / "blip.1"
+    result = subprocess.run(
+        ["man", "--warnings", "-l", str(page)], capture_output=True, timeout=60, env=dict(os.environ, MANPAGER="cat")
+    )
+    if result.returncode == 127:
+        pytest.skip("man is not installed")
+    assert result.stderr == b""
+
+
+def test_the_completion_is_valid_bash():
+    script = ROOT / "packaging" / "blip.bash-completion"
+    run("bash", "-n", script)
+    listing = run(
+        *["bash", "-c", f"source {script}; COMP_WORDS=(blip req); COMP_CWORD=1; _blip; echo ${{COMPREPLY[*]}}"]
+    )
+    assert listing.strip() == "request"
+    listing = run(
+        *["bash", "-c", f"source {script}; COMP_WORDS=(blip ping x --co); COMP_CWORD=3; _blip; echo ${{COMPREPLY[*]}}"]
+    )
+    assert listing.strip() == "--count"
