@@ -1,6 +1,7 @@
 """`make install`, as a packager sees it."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -94,11 +95,12 @@ def test_uninstall_leaves_nothing(installed, tmp_path):
 
 def test_the_manual_page_is_well_formed():
     page = ROOT / "docs" / "man" / "blip.1"
+    formatter = shutil.which("groff") or shutil.which("nroff")
+    if formatter is None:
+        pytest.skip("groff is not installed")
     result = subprocess.run(
-        ["man", "--warnings", "-l", str(page)], capture_output=True, timeout=60, env=dict(os.environ, MANPAGER="cat")
+        [formatter, "-man", "-ww", "-Tutf8", "-z", str(page)], capture_output=True, timeout=60, check=True
     )
-    if result.returncode == 127:
-        pytest.skip("man is not installed")
     assert result.stderr == b""
 
 
