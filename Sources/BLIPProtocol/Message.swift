@@ -136,6 +136,7 @@ open class Message: @unchecked Sendable {
         s.pointee.isComplete = false
         s.pointee.hasBegun = false
         s.pointee.isDiscarded = false
+        s.pointee.isContinued = false
         s.pointee.hasLength = false
         s.pointee.hasProperties = false
         s.pointee.isExpanded = false

@@ -52,6 +52,8 @@ struct MessageState: ~Copyable {
     var isComplete = false
     var hasBegun = false
     var isDiscarded = false
+    /// A second frame has come.
+    var isContinued = false
     /// The properties' length is known and so are `propertiesStart` and `propertiesEnd`.
     var hasLength = false
     /// All properties are here and checked.

@@ -11,7 +11,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case frameChecksumMissing
         case acknowledgement
         case checksum
-        case inflate, inflateIncomplete, deflate
+        case inflate, deflate
         case requestAhead, requestFinished, requestZero
         case responseAhead
         case frameTooLarge, tooManyUnfinished, inflatedTooLarge
@@ -30,7 +30,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case .frameEmpty, .frameFlags, .frameMagic, .frameLength, .frameChecksumMissing: .frame
         case .frameHeader, .acknowledgement: .varint
         case .checksum: .checksum
-        case .inflate, .inflateIncomplete, .deflate: .deflate
+        case .inflate, .deflate: .deflate
         case .requestAhead, .requestFinished, .requestZero: .requestNumber
         case .responseAhead: .responseNumber
         case .frameTooLarge, .tooManyUnfinished, .inflatedTooLarge, .numbersExhausted, .propertiesTooLarge: .limit
@@ -51,7 +51,6 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case .acknowledgement: "The peer sent an acknowledgement without a valid count."
         case .checksum: "The checksum of a received frame does not match; data was lost, changed or reordered."
         case .inflate: "A received frame does not hold valid compressed data."
-        case .inflateIncomplete: "The compressed data of a received frame does not end with the frame."
         case .deflate: "The compressor of this side failed."
         case .requestAhead: "The peer skipped a request number."
         case .requestFinished: "The peer used the number of a request that it had finished before."
@@ -71,7 +70,6 @@ public struct ProtocolError: Error, Sendable, Equatable {
     public var webSocketCode: UInt16 {
         switch reason {
         case .frameTooLarge, .tooManyUnfinished, .inflatedTooLarge: 1009
-        case .inflate, .inflateIncomplete: 1007
         case .deflate, .numbersExhausted, .propertiesTooLarge, .bodySource, .memory: 1011
         default: 1002
         }
