@@ -1,5 +1,5 @@
-"""Reads blip.h and writes the tables that the tests of handles and statuses are made of, so that no function or constant
-of the header can be left out.
+"""Reads blip.h and writes the tables that the tests of handles and statuses are made of, so that nothing of the
+header can be left out.
 
     generate_tables.py HANDLES_OUTPUT CONSTANTS_OUTPUT HEADER
     generate_tables.py --functions HEADER       the names of the declared functions, one a line
@@ -110,7 +110,8 @@ def write_handles(output, opaque, callbacks, functions):
         if not handles and not outputs:
             continue
         has_release = "release" in types
-        lines += [f"static int32_t call_{name}(void **h, bool null_results)", "{", "    (void)h;", "    (void)null_results;"]
+        lines += [f"static int32_t call_{name}(void **h, bool null_results)", "{"]
+        lines += ["    (void)h;", "    (void)null_results;"]
         arguments = []
         for index, (kind, parameter) in enumerate(zip(types, parameters)):
             if index in handles:

@@ -32,7 +32,7 @@ void test_register(struct test *test);
     static void name_(void)
 #define TEST(name_) TEST_SECONDS(name_, 20)
 
-/* Each reports file and line of a failure with both values and goes on; any thread. The result tells whether it held. */
+/* Each reports file and line of a failure with both values and goes on; any thread. The result: whether it held. */
 bool test_check(bool held, const char *file, int line, const char *text);
 bool test_check_int(int64_t left, int64_t right, const char *file, int line, const char *text);
 bool test_check_at_least(int64_t left, int64_t right, const char *file, int line, const char *text);
