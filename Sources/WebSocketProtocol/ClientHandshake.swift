@@ -9,8 +9,8 @@ public struct ClientHandshake: Sendable {
 
     /// Writes the request.
     ///
-    /// The user name and password of the URL go into an Authorization header (RFC 7617) unless `headers` has one. A Host
-    /// header among `headers` takes the place of the URL's.
+    /// The user name and password of the URL go into an Authorization header (RFC 7617) unless `headers` has one. A
+    /// Host header among `headers` takes the place of the URL's.
     /// - Parameters:
     ///   - url: what to connect to.
     ///   - protocols: subprotocols to offer, first preferred; at least one, each once.
@@ -71,8 +71,8 @@ public struct ClientHandshake: Sendable {
                 // The value is not quoted: it may be a secret.
                 throw UpgradeFailure(
                     .argument,
-                    "header \(HTTPSyntax.quoted(line.name)) cannot be sent: its name must be a token, its value free of "
-                        + "control characters and of spaces at its ends")
+                    "header \(HTTPSyntax.quoted(line.name)) cannot be sent: its name must be a token, its value free "
+                        + "of control characters and of spaces at its ends")
             }
             output += Array("\(line.name): \(line.value)\r\n".utf8)
         }
@@ -142,7 +142,8 @@ public struct ClientHandshake: Sendable {
         return UpgradeFailure(.httpStatus(response.status, reason: reason), text)
     }
 
-    /// Headers that the handshake makes itself, or that would change how its request is read; a program may not set them.
+    /// Headers that the handshake makes itself, or that would change how its request is read; a program may not set
+    /// them.
     public static func isReserved(_ name: String) -> Bool {
         if name.utf8.count >= 14, HTTPSyntax.equal(String(name.prefix(14)), "Sec-WebSocket-") { return true }
         let reserved = [

@@ -11,8 +11,8 @@ public struct HTTPHeader: Sendable, Equatable {
         self.value = value
     }
 
-    /// Whether it can be sent: the name is a token, and the value has no control characters (above all no line ends) and
-    /// no white space at its ends.
+    /// Whether it can be sent: the name is a token, and the value has no control characters (above all no line ends)
+    /// and no white space at its ends.
     public var isValid: Bool {
         guard HTTPSyntax.isToken(name.utf8), value.utf8.allSatisfy({ HTTPSyntax.isValue($0) }) else { return false }
         guard let first = value.utf8.first, let last = value.utf8.last else { return true }

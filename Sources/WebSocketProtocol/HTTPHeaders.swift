@@ -16,7 +16,8 @@ public struct HTTPHeaders: Sendable, Equatable {
         lines.filter { HTTPSyntax.equal($0.name, name) }.map(\.value)
     }
 
-    /// The elements of all lines with that name, split at commas and trimmed; empty ones are left out (RFC 9110 §5.6.1).
+    /// The elements of all lines with that name, split at commas and trimmed; empty ones are left out (RFC 9110
+    /// §5.6.1).
     public func elements(_ name: String) -> [String] {
         var result: [String] = []
         for value in all(name) {

@@ -1,7 +1,7 @@
 /// Takes WebSocket frames off a contiguous buffer (RFC 6455 §5).
 ///
-/// Overview: call `next` with all bytes that are there; it looks at the first frame, unmasks it in place and says what it
-/// is and how many bytes it took. Call again behind those until it says `.incomplete`.
+/// Overview: call `next` with all bytes that are there; it looks at the first frame, unmasks it in place and says
+/// what it is and how many bytes it took. Call again behind those until it says `.incomplete`.
 ///
 /// Function: a message in one frame is given as a pointer into the caller's buffer. Fragments are joined in a buffer of
 /// the parser's own, which exists from the first fragment to the call after the last one. A length is checked against
@@ -34,8 +34,8 @@ public struct WebSocketParser: ~Copyable {
     /// Makes a parser for one connection.
     /// - Parameters:
     ///   - role: our side; it decides whether frames must be masked.
-    ///   - maximumMessage: the most payload bytes of one message, all its fragments together. It bounds the memory that a
-    ///     peer can make us hold: one frame of that size in the caller's buffer and one message in the parser's.
+    ///   - maximumMessage: the most payload bytes of one message, all its fragments together. It bounds the memory that
+    ///     a peer can make us hold: one frame of that size in the caller's buffer and one message in the parser's.
     public init(role: WebSocketRole, maximumMessage: Int) {
         self.maximumMessage = max(0, maximumMessage)
         maskBit = role == .server ? 0x80 : 0
@@ -44,8 +44,8 @@ public struct WebSocketParser: ~Copyable {
     /// Whether a fragmented message is under way.
     public var isInsideMessage: Bool { state == .text || state == .binary }
 
-    /// Gives back the memory of a joined message that was delivered; its pointer ends with it. Without it that memory is
-    /// kept until the next call of `next`.
+    /// Gives back the memory of a joined message that was delivered; its pointer ends with it. Without it that memory
+    /// is kept until the next call of `next`.
     public mutating func releaseIdleMemory() {
         if state == .delivered {
             fragments.reset()

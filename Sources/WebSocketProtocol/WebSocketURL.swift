@@ -12,8 +12,8 @@ public struct WebSocketURL: Sendable, Equatable {
 
     /// The scheme.
     public let scheme: Scheme
-    /// The host in lower case: a name, or an IP address without brackets (an IPv6 zone follows a "%"). "localhost" for a
-    /// Unix socket.
+    /// The host in lower case: a name, or an IP address without brackets (an IPv6 zone follows a "%"). "localhost"
+    /// for a Unix socket.
     public let host: String
     /// Whether the host is an IP address: no lookup and no server name indication, and a certificate for that address.
     public let isIPLiteral: Bool

@@ -193,8 +193,8 @@ struct WebSocketURLReader {
             throw URLFailure(
                 bytes[index] == UInt8(ascii: ":")
                     ? "a Unix socket has no port (write %3A for a colon in its path)"
-                    : "the path of the Unix socket has a character at byte \(index) that must be percent-encoded, as in "
-                        + example, at: index)
+                    : "the path of the Unix socket has a character at byte \(index) that must be percent-encoded, as "
+                        + "in " + example, at: index)
         }
         let path = try decode(start, end, "socket path")
         guard !path.contains(0) else { throw URLFailure("the path of the Unix socket has a NUL", at: start) }
