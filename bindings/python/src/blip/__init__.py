@@ -1,0 +1,59 @@
+"""BLIP messaging over WebSocket: client and server, for asyncio. `blip.sync` has the same without asyncio.
+
+async with blip.connect("ws://localhost:4984/chat") as connection:
+    reply = await connection.request("profile", b"body", properties={"key": "value"})
+    print(reply.json())
+"""
+
+from __future__ import annotations
+
+from . import sync
+from ._asyncio import Connection, Listener, Reply, Request, connect, serve
+from ._body import Body
+from ._connection import COUNTERS, LIMITS
+from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
+from ._ffi import VERSION as LIBRARY_VERSION
+from ._message import Response
+from .errors import (
+    Cancelled,
+    ConnectionClosed,
+    ConnectionFailed,
+    ConnectTimedOut,
+    Error,
+    LibraryNotFound,
+    ProtocolError,
+    ResponseError,
+    TimeoutError,
+    UsageError,
+)
+
+__version__ = "1.0.0"
+
+__all__ = [
+    "COUNTERS",
+    "LIBRARY_PATH",
+    "LIBRARY_VERSION",
+    "LIMITS",
+    "TLS_1_2",
+    "TLS_1_3",
+    "Body",
+    "Cancelled",
+    "ConnectTimedOut",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionFailed",
+    "Error",
+    "LibraryNotFound",
+    "Listener",
+    "ProtocolError",
+    "Reply",
+    "Request",
+    "Response",
+    "ResponseError",
+    "Status",
+    "TimeoutError",
+    "UsageError",
+    "connect",
+    "serve",
+    "sync",
+]

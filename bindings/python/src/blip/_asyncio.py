@@ -1,0 +1,757 @@
+"""The asyncio interface."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
+from types import CoroutineType, TracebackType
+from typing import (
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Dict,
+    Generator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Type,
+    Union,
+    cast,
+)
+
+from . import _ffi
+from ._body import BORROW_FROM, Body, add_body, add_body_async
+from ._connection import (
+    BACKLOG,
+    BaseConnection,
+    BaseListener,
+    BaseRequest,
+    Headers,
+    Identity,
+    PathLike,
+    milliseconds,
+    new_connection,
+    new_listener,
+)
+from ._ffi import Slice, Status, bind
+from ._message import (
+    COMPRESSED,
+    NO_REPLY,
+    URGENT,
+    Properties,
+    Received,
+    Response,
+    answer,
+    begin_response,
+    finish_options,
+    finish_response,
+    new_request,
+    response_error,
+)
+from ._pump import HandlerCall, LoopPump, OwnerCall, Pump, event_value, log, loop_pump, new_context
+from .errors import ResponseError, check, connect_failure, failure, listener_failure
+
+_connection_connect = bind("blip_connection_connect")
+_connection_send = bind("blip_connection_send")
+_connection_set_open_callback = bind("blip_connection_set_open_callback")
+_connection_set_close_callback = bind("blip_connection_set_close_callback")
+_connection_ping = bind("blip_connection_ping")
+_connection_backlog = bind("blip_connection_backlog")
+_event_status = bind("blip_event_status")
+_event_message = bind("blip_event_message")
+_event_release = bind("blip_event_release")
+_message_release = bind("blip_message_release")
+_message_type = bind("blip_message_type")
+_message_cancel = bind("blip_message_cancel")
+_message_append_body = bind("blip_message_append_body")
+_message_set_timeout = bind("blip_message_set_timeout")
+_message_set_streamed = bind("blip_message_set_streamed")
+_message_set_sent_callback = bind("blip_message_set_sent_callback")
+_message_set_progress_callback = bind("blip_message_set_progress_callback")
+_message_set_data_callback = bind("blip_message_set_data_callback")
+_message_read = bind("blip_message_read")
+
+HandlerResult = Union[Body, Response]
+Handler = Callable[["Request"], Union[HandlerResult, Awaitable[HandlerResult]]]
+AnyHandler = Callable[["Request"], Any]
+
+READ_SIZE = 64 * 1024
+_EAGER: Dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+
+class Stream:
+    """The body of a streamed message, as it comes. What is not read is not acknowledged to the sender."""
+
+    __slots__ = ("_message", "_pump", "_context", "_future", "_ready", "_ended", "_buffer", "__weakref__")
+
+    def __init__(self, message: Received, pump: Pump) -> None:
+        self._message = message
+        self._pump = pump
+        self._future: Optional[asyncio.Future[None]] = None
+        self._ready = False
+        self._ended = False
+        self._buffer = create_string_buffer(READ_SIZE)
+        self._context = pump.expect(OwnerCall(self, Stream._on_data))
+        status = _message_set_data_callback(message._handle, None, self._context, None)
+        if status < 0:
+            self._end()
+            raise failure(status, "stream")
+
+    def __del__(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._pump.forget(self._context)
+
+    def _on_data(self, event: int) -> None:
+        self._ready = True
+        future = self._future
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        size = c_size_t()
+        while not self._ended:
+            self._ready = False
+            status = _message_read(self._message._handle, self._buffer, READ_SIZE, byref(size))
+            if status < 0:
+                self._end()
+                raise failure(status, "the body did not arrive whole")
+            if status == _ffi.DATA_END:
+                self._end()
+            if status != _ffi.AGAIN and size.value:
+                return string_at(self._buffer, size.value)
+            if status == _ffi.AGAIN and not self._ready:
+                self._future = asyncio.get_running_loop().create_future()
+                try:
+                    await self._future
+                finally:
+                    self._future = None
+        raise StopAsyncIteration
+
+
+class _Streamable(Received):
+    __slots__ = ()
+    _stream: Optional[Stream]
+
+    def stream(self) -> AsyncIterator[bytes]:
+        """The body as it arrives. Of a message that is not streamed: its whole body in one piece."""
+        if self._stream is not None:
+            return self._stream
+        return self._whole()
+
+    async def _whole(self) -> AsyncIterator[bytes]:
+        body = self.body
+        if body:
+            yield body
+
+    async def read(self) -> bytes:
+        """The rest of the body, once it is there."""
+        if self._stream is None:
+            return self.body
+        return b"".join([chunk async for chunk in self._stream])
+
+
+class Reply(_Streamable):
+    """The reply to a request."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, event: int, handle: int) -> None:
+        super().__init__(event, handle)
+        self._stream = None
+
+
+class Request(BaseRequest, _Streamable):
+    """A request of the peer's, as a handler gets it."""
+
+    __slots__ = ("_pump", "_stream")
+
+    def __init__(self, event: int, handle: int, owner: Any, stream: bool) -> None:
+        super().__init__(event, handle, owner)
+        self._pump = owner._pump
+        self._stream = Stream(self, owner._pump) if stream else None
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it came by, on which the handler may send requests of its own."""
+        return cast(Connection, self._owner._connection_of(self._event))
+
+    async def respond(self, result: HandlerResult = None) -> None:
+        """Answers now. What the handler returns later is ignored."""
+        self._answered = True
+        check(await self._answer(result), "respond")
+
+    async def _answer(self, result: Any) -> int:
+        response = result if isinstance(result, Response) else Response(result)
+        if not _is_async(response.body):
+            return answer(self._handle, result, self._pump)
+        message = begin_response(self._handle, response)
+        try:
+            await add_body_async(message, cast(Any, response.body))
+            return finish_response(self._handle, message, response, None, self._pump)
+        finally:
+            _message_release(message)
+
+    def _finish(self, result: Any) -> None:
+        if not self._answered:
+            self._answered = True
+            try:
+                self._done(answer(self._handle, result, self._pump))
+            except Exception as error:
+                self._answered = False
+                self._fail(error)
+
+    async def _finish_later(self, result: Any) -> None:
+        try:
+            if inspect.isawaitable(result):
+                result = await result
+            if _is_async(result.body if type(result) is Response else result):
+                if not self._answered:
+                    self._done(await self._answer(result))
+                    self._answered = True
+            else:
+                self._finish(result)
+        except Exception as error:
+            self._fail(error)
+        except BaseException:
+            # Cancelled, or the program ends: the peer is told, quietly.
+            self._fail(ResponseError(501, "the handler was stopped"))
+            raise
+
+
+def _is_async(body: object) -> bool:
+    return hasattr(body, "__aiter__")
+
+
+_SIMPLE = frozenset((bytes, type(None), str, dict, list, bytearray))
+
+
+class _Handlers:
+    """Registers handlers and runs them; the common part of connections and listeners."""
+
+    _pump: Pump
+    _tasks: Set[asyncio.Task[None]]
+    _loop: asyncio.AbstractEventLoop
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        raise NotImplementedError
+
+    def handler(self, profile: Union[str, None, AnyHandler] = None, *, stream: bool = False) -> Any:
+        """Decorator: the function or coroutine function answers requests of that profile.
+
+        It gets the `Request` and returns bytes, str, a dict or list (sent as JSON), any other body, a
+        `Response`, or None for an empty reply. `ResponseError` answers with an error; any other exception
+        with BLIP/501, and is logged. Without a profile: for all requests that have no other handler.
+        With `stream` it is called as soon as the properties are there, and reads `request.stream()`.
+        """
+        if callable(profile):
+            self.add_handler(None, profile)
+            return profile
+
+        def decorate(function: AnyHandler) -> AnyHandler:
+            self.add_handler(profile, function, stream=stream)
+            return function
+
+        return decorate
+
+    def add_handler(self, profile: Optional[str], function: AnyHandler, *, stream: bool = False) -> None:
+        """What the decorator `handler` does, as a call."""
+        context = self._pump.expect(HandlerCall(self, _Handlers._on_request, (function, stream)))
+        self._register(profile, stream, context)
+
+    def _add_handlers(self, handlers: Optional[Mapping[Optional[str], AnyHandler]]) -> None:
+        for profile, function in (handlers or {}).items():
+            self.add_handler(profile, function)
+
+    def _on_request(self, event: int, argument: Tuple[AnyHandler, bool]) -> None:
+        function, stream = argument
+        request = Request(event, _event_message(event), self, stream)
+        try:
+            result = function(request)
+        except Exception as error:
+            request._fail(error)
+            return
+        kind = type(result)
+        if kind in _SIMPLE:
+            request._finish(result)
+        elif kind is CoroutineType or inspect.isawaitable(result):
+            self._start(request._finish_later(result))
+        elif _is_async(result.body if kind is Response else result):
+            self._start(request._finish_later(result))
+        else:
+            request._finish(result)
+
+    def _start(self, coroutine: Any) -> None:
+        task: asyncio.Task[None] = asyncio.Task(coroutine, loop=self._loop, **_EAGER)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+class Connection(_Handlers, BaseConnection):
+    """A BLIP connection in an asyncio program. Made by `connect`, or by a listener."""
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        super()._setup(handle, pump)
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set()
+        self._closed: asyncio.Future[int] = self._loop.create_future()
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            await self.close_gracefully(timeout=5)
+        else:
+            await self.close()
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseConnection._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return self
+
+    def _did_close(self, status: int) -> None:
+        if not self._closed.done():
+            self._closed.set_result(status)
+        self._drop_contexts()
+
+    async def request(
+        self,
+        profile: str,
+        body: Body = None,
+        *,
+        properties: Optional[Properties] = None,
+        content_type: Optional[str] = None,
+        compressed: Optional[bool] = None,
+        urgent: bool = False,
+        timeout: Optional[float] = None,
+        stream: bool = False,
+        progress: Optional[Callable[[int], None]] = None,
+    ) -> Reply:
+        """Sends a request and returns its reply.
+
+        body: bytes or another buffer, str, a dict or list (sent as JSON), a path, a binary file, or an
+        iterator, synchronous or not, of buffers. Buffers of 64 KiB and more are not copied: leave them
+        unchanged until the reply is there. timeout: seconds until the reply must have arrived whole.
+        stream: returns when the reply's properties are there; read `reply.stream()`. progress: called with
+        the number of bytes of the body that have been sent.
+
+        An error reply raises `ResponseError`. If the task is cancelled, so is the request.
+        """
+        flags = (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
+        message = new_request(profile, properties, content_type, flags)
+        pump = self._pump
+        kept = context = told = 0
+        try:
+            if body is not None:
+                if type(body) is bytes and len(body) < BORROW_FROM:
+                    check(_message_append_body(message, Slice(body, len(body))), "body")
+                else:
+                    kept = await self._add_body(message, body, content_type, compressed)
+            if timeout is not None:
+                check(_message_set_timeout(message, milliseconds(timeout)), "timeout")
+            if stream:
+                check(_message_set_streamed(message, True))
+            if progress is not None:
+                told = self._tell(message, progress)
+            future = self._loop.create_future()
+            context = new_context()
+            pump.waiters[context] = future
+            status = _connection_send(self._handle, message, None, context, None)
+            if status < 0:
+                del pump.waiters[context]
+                pump.forget(kept)
+                raise failure(status, f"request {profile!r}", self._handle)
+            try:
+                reply: Any = await future
+            except BaseException:
+                _message_cancel(message)
+                raise
+        finally:
+            _message_release(message)
+            if told:
+                pump.forget(told)
+        if type(reply) is int:
+            raise failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
+        kind = c_int32()
+        _message_type(reply._handle, byref(kind))
+        if stream:
+            reply._stream = Stream(reply, pump)
+        if kind.value == _ffi.MESSAGE_ERROR:
+            words = (await reply.read()).decode("utf-8", "replace") if stream else None
+            error = response_error(reply._handle, reply)
+            raise ResponseError(error.code, words or error.text, error.domain, reply=reply)
+        return reply  # type: ignore[no-any-return]
+
+    async def send(
+        self,
+        profile: str,
+        body: Body = None,
+        *,
+        properties: Optional[Properties] = None,
+        content_type: Optional[str] = None,
+        compressed: Optional[bool] = None,
+        urgent: bool = False,
+        wait: bool = False,
+        progress: Optional[Callable[[int], None]] = None,
+    ) -> None:
+        """Sends a request that wants no reply.
+
+        Returns when it is queued; with `wait`, or when 4 MiB are queued before it, when its last byte has
+        been handed to the operating system. progress: see `request`; implies `wait`.
+        """
+        flags = NO_REPLY | (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
+        message = new_request(profile, properties, content_type, flags)
+        pump = self._pump
+        kept = told = 0
+        future: Optional[asyncio.Future[int]] = None
+        try:
+            if body is not None:
+                kept = await self._add_body(message, body, content_type, compressed)
+            if progress is not None:
+                told = self._tell(message, progress)
+            if wait or progress is not None or self.backlog > BACKLOG:
+                future = self._loop.create_future()
+                kept = self._expect_status(future, kept)
+                check(_message_set_sent_callback(message, None, kept, None))
+            status = _connection_send(self._handle, message, None, None, None)
+            if status < 0:
+                pump.forget(kept)
+                raise failure(status, f"message {profile!r}", self._handle)
+            if future is not None:
+                status = await future
+                if status < 0:
+                    raise failure(status, f"message {profile!r}", self._handle)
+        finally:
+            _message_release(message)
+            if told:
+                pump.forget(told)
+
+    async def _add_body(self, message: int, body: Any, content_type: Optional[str], compressed: Optional[bool]) -> int:
+        """The context under which the body is kept alive, or 0."""
+        if _is_async(body):
+            await add_body_async(message, body)
+            return 0
+        keep = add_body(message, body)
+        finish_options(message, body, content_type, compressed)
+        return self._pump.keep(message, keep) if keep is not None else 0
+
+    def _tell(self, message: int, progress: Callable[[int], None]) -> int:
+        def tell(event: int) -> None:
+            value = event_value(event)
+            _event_release(event)
+            progress(value)
+
+        context = self._pump.expect(tell)
+        check(_message_set_progress_callback(message, None, context, None))
+        return context
+
+    def _expect_status(self, future: asyncio.Future[int], context: int) -> int:
+        """A context (that one, if not 0) whose event completes the future with its status."""
+        context = context or new_context()
+        pump = self._pump
+
+        def complete(event: int) -> None:
+            pump.forget(context)
+            if not future.done():
+                future.set_result(_event_status(event))
+            _event_release(event)
+
+        pump.calls[context] = complete
+        return context
+
+    async def ping(self, timeout: Optional[float] = 10) -> float:
+        """Sends a WebSocket ping; the seconds until its pong."""
+        future: asyncio.Future[Tuple[int, int]] = self._loop.create_future()
+        pump = self._pump
+
+        def complete(event: int) -> None:
+            pump.forget(context)
+            if not future.done():
+                future.set_result((_event_status(event), event_value(event)))
+            _event_release(event)
+
+        context = pump.expect(complete)
+        status = _connection_ping(self._handle, milliseconds(timeout), None, context, None)
+        if status < 0:
+            pump.forget(context)
+            raise failure(status, "ping", self._handle)
+        status, microseconds = await future
+        if status < 0:
+            raise failure(status, "ping", self._handle)
+        return microseconds / 1e6
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Closes now; requests that wait for a reply fail with `ConnectionClosed`."""
+        self._start_close(code, reason)
+        await self.wait_closed()
+
+    async def close_gracefully(self, timeout: Optional[float] = None) -> None:
+        """Starts no more requests, finishes what is under way, both ways, then closes."""
+        self._start_close_gracefully(timeout)
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Returns when the connection is closed, whoever closed it and why."""
+        await asyncio.shield(self._closed)
+
+
+class _ClientConnection(Connection):
+    async def _open(self, url: str) -> None:
+        opened: asyncio.Future[int] = self._loop.create_future()
+        self._opened: Optional[asyncio.Future[int]] = opened
+        for setter, method in (
+            (_connection_set_open_callback, _ClientConnection._on_open),
+            (_connection_set_close_callback, _ClientConnection._on_close),
+        ):
+            context = self._pump.expect(OwnerCall(self, method))
+            self._contexts.append(context)
+            check(setter(self._handle, None, context, None))
+        status = _connection_connect(self._handle)
+        if status >= 0:
+            try:
+                status = await opened
+            except BaseException:
+                self._start_close(1001, "")
+                raise
+        self._opened = None
+        if status < 0:
+            raise connect_failure(status, url, self._handle)
+
+    def _on_open(self, event: int) -> None:
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(0)
+
+    def _on_close(self, event: int) -> None:
+        status = _event_status(event)
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_result(status if status < 0 else Status.CLOSED)
+        self._did_close(status)
+
+
+class _Connecting:
+    """What `connect` returns: await it, or use it in `async with`."""
+
+    def __init__(self, url: str, handlers: Optional[Mapping[Optional[str], AnyHandler]], given: Dict[str, Any]) -> None:
+        self._url = url
+        self._handlers = handlers
+        self._given = given
+        self._connection: Optional[Connection] = None
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> Connection:
+        pump = loop_pump(Reply)
+        connection = _ClientConnection()
+        connection._setup(new_connection(self._url, pump.queue, self._given), pump)
+        connection._add_handlers(self._handlers)
+        await connection._open(self._url)
+        return connection
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._connect()
+        return self._connection
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.__aexit__(kind, error, trace)
+
+
+def connect(
+    url: str,
+    *,
+    protocols: Union[str, Sequence[str], None] = None,
+    headers: Optional[Headers] = None,
+    user_agent: Optional[str] = None,
+    ca_file: Optional[PathLike] = None,
+    verify: bool = True,
+    identity: Optional[Identity] = None,
+    server_name: Optional[str] = None,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+) -> _Connecting:
+    """Connects to ws://, wss://, ws+unix:// or wss+unix://: `await connect(url)` or `async with connect(url) as c`.
+
+    protocols: such as "BLIP_3+CBMobile_3", the preferred one first; by default BLIP_3, then BLIP. ca_file: PEM,
+    instead of the system's store. identity: paths of our PEM certificate chain and key. timeout: seconds for
+    lookup, connection, TLS and upgrade together; 15 by default. ping: (seconds between pings, missed ones that
+    mean the peer is gone). limits: see `LIMITS`. handlers: {profile: function}, in place before the first
+    request can arrive. Raises `ConnectionFailed`.
+    """
+    given = dict(locals())
+    given.pop("url")
+    given.pop("handlers")
+    return _Connecting(url, handlers, given)
+
+
+class Listener(_Handlers, BaseListener):
+    """Accepts connections in an asyncio program. Made by `serve`."""
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        super()._setup(handle, pump)
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set()
+        self._stopped: asyncio.Future[int] = self._loop.create_future()
+        self._callbacks(
+            pump.expect,
+            OwnerCall(self, Listener._on_accept),
+            OwnerCall(self, Listener._on_close),
+            OwnerCall(self, Listener._on_stopped),
+        )
+
+    async def __aenter__(self) -> Listener:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close(graceful=kind is None)
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseListener._register(self, profile, stream, context)
+
+    @property
+    def connections(self) -> List[Connection]:
+        """The connections that are open now."""
+        return list(self._connections.values())
+
+    def on_connect(self, function: Callable[[Connection], Any]) -> Callable[[Connection], Any]:
+        """Decorator: the function, or coroutine function, is called with each new connection."""
+        self._accept_functions.append(function)
+        return function
+
+    def _connection_of(self, event: int) -> Connection:
+        return cast(Connection, self._connections[self._number_of(event)])
+
+    def _on_accept(self, event: int) -> None:
+        connection = Connection.__new__(Connection)
+        self._adopt(event, connection)
+        for function in self._accept_functions:
+            try:
+                result = function(connection)
+                if inspect.isawaitable(result):
+                    self._start(_log_failure(result))
+            except Exception:
+                log.exception("on_connect failed")
+
+    def _on_close(self, event: int) -> None:
+        connection = self._connections.pop(self._number_of(event), None)
+        if connection is not None:
+            connection._did_close(_event_status(event))
+
+    def _on_stopped(self, event: int) -> None:
+        if not self._stopped.done():
+            self._stopped.set_result(_event_status(event))
+
+    async def close(self, *, graceful: bool = True, timeout: Optional[float] = 10) -> None:
+        """Stops listening and closes the connections: gracefully, within the timeout, or at once."""
+        self._stop(graceful, timeout)
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Returns when the listener has stopped and its connections are closed."""
+        status = await asyncio.shield(self._stopped)
+        if status < 0 and status not in (Status.CLOSED, Status.STOPPED, Status.TIMEOUT):
+            raise listener_failure(status, "the listener stopped", self._handle)
+
+
+async def _log_failure(awaitable: Awaitable[Any]) -> None:
+    try:
+        await awaitable
+    except Exception:
+        log.exception("on_connect failed")
+
+
+class _Serving:
+    """What `serve` returns: await it, or use it in `async with`."""
+
+    def __init__(
+        self,
+        interface: str,
+        port: int,
+        path: Optional[PathLike],
+        handlers: Optional[Mapping[Optional[str], AnyHandler]],
+        given: Dict[str, Any],
+    ) -> None:
+        self._where = (interface, port, path)
+        self._handlers = handlers
+        self._given = given
+        self._listener: Optional[Listener] = None
+
+    def __await__(self) -> Generator[Any, None, Listener]:
+        return self._serve().__await__()
+
+    async def _serve(self) -> Listener:
+        pump: LoopPump = loop_pump(Reply)
+        listener = Listener()
+        listener._setup(new_listener(pump.queue, self._given), pump)
+        listener._add_handlers(self._handlers)
+        listener._listen(*self._where)
+        return listener
+
+    async def __aenter__(self) -> Listener:
+        self._listener = await self._serve()
+        return self._listener
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._listener is not None:
+            await self._listener.__aexit__(kind, error, trace)
+
+
+def serve(
+    interface: str = "",
+    port: int = 0,
+    *,
+    unix_path: Optional[PathLike] = None,
+    tls: Optional[Identity] = None,
+    client_ca_file: Optional[PathLike] = None,
+    client_certificate_required: bool = False,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    paths: Union[str, Sequence[str], None] = None,
+    protocols: Union[str, Sequence[str], None] = None,
+    handshake_timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    max_connections: Optional[int] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+) -> _Serving:
+    """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
+
+    interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
+    Unix socket instead. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
+    by default. handlers: {profile: function}, in place before the first request can arrive; more can be added
+    with `@listener.handler(profile)`.
+    """
+    given = dict(locals())
+    for name in ("interface", "port", "unix_path", "handlers"):
+        given.pop(name)
+    return _Serving(interface, port, unix_path, handlers, given)

@@ -1,0 +1,525 @@
+"""What the asyncio and the synchronous interface have in common: options, facts, handlers, answers."""
+
+from __future__ import annotations
+
+import os
+from ctypes import byref, c_bool, c_int32, c_size_t, c_uint16, c_uint64, c_void_p
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+from . import _ffi
+from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
+from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
+from ._pump import HandlerCall, Pump, log, runtime
+from .errors import Error, ResponseError, check, connect_failure, failure, listener_failure
+
+PathLike = Union[str, "os.PathLike[str]"]
+Headers = Union[Mapping[str, str], Iterable[Tuple[str, str]]]
+Identity = Tuple[PathLike, PathLike]
+
+LIMITS = {
+    "incoming_frame": _ffi.LIMIT_INCOMING_FRAME,
+    "properties": _ffi.LIMIT_PROPERTIES,
+    "message": _ffi.LIMIT_MESSAGE,
+    "unfinished_messages": _ffi.LIMIT_UNFINISHED_MESSAGES,
+    "unfinished_bytes": _ffi.LIMIT_UNFINISHED_BYTES,
+    "http_head": _ffi.LIMIT_HTTP_HEAD,
+}
+STATES = ("new", "connecting", "open", "closing", "closed")
+COUNTERS = {
+    "messages_sent": _ffi.COUNTER_MESSAGES_SENT,
+    "messages_received": _ffi.COUNTER_MESSAGES_RECEIVED,
+    "frames_sent": _ffi.COUNTER_FRAMES_SENT,
+    "frames_received": _ffi.COUNTER_FRAMES_RECEIVED,
+    "bytes_sent": _ffi.COUNTER_BYTES_SENT,
+    "bytes_received": _ffi.COUNTER_BYTES_RECEIVED,
+    "requests_pending": _ffi.COUNTER_REQUESTS_PENDING,
+    "requests_unanswered": _ffi.COUNTER_REQUESTS_UNANSWERED,
+    "messages_queued": _ffi.COUNTER_MESSAGES_QUEUED,
+}
+_COUNTER_KINDS = (c_int32 * len(COUNTERS))(*COUNTERS.values())
+
+# `send` waits for its message to be on its way when this many bytes are ahead of it.
+BACKLOG = 4 * 1024 * 1024
+
+_connection_options_new = bind("blip_connection_options_new")
+_connection_options_release = bind("blip_connection_options_release")
+_connection_new = bind_waiting("blip_connection_new")
+_connection_release = bind("blip_connection_release")
+_connection_retain = bind("blip_connection_retain")
+_connection_close = bind("blip_connection_close")
+_connection_close_gracefully = bind("blip_connection_close_gracefully")
+_connection_set_handler = bind("blip_connection_set_handler")
+_connection_set_default_handler = bind("blip_connection_set_default_handler")
+_connection_set_user_data = bind("blip_connection_set_user_data")
+_connection_user_data = bind("blip_connection_user_data")
+_connection_state = bind("blip_connection_state")
+_connection_version = bind("blip_connection_protocol_version")
+_connection_close_code = bind("blip_connection_close_code")
+_connection_is_active = bind("blip_connection_is_active")
+_connection_is_secure = bind("blip_connection_is_secure")
+_connection_is_incoming = bind("blip_connection_is_incoming")
+_connection_backlog = bind("blip_connection_backlog")
+_connection_counters = bind("blip_connection_counters")
+_connection_http_header = bind("blip_connection_http_header")
+_connection_url = bind("blip_connection_url")
+_connection_protocol = bind("blip_connection_protocol")
+_connection_local_address = bind("blip_connection_local_address")
+_connection_remote_address = bind("blip_connection_remote_address")
+_connection_tls_version = bind("blip_connection_tls_version")
+_connection_tls_cipher = bind("blip_connection_tls_cipher")
+_connection_peer_certificate = bind("blip_connection_peer_certificate")
+_connection_request_path = bind("blip_connection_request_path")
+_event_connection = bind("blip_event_connection")
+_event_message = bind("blip_event_message")
+_event_release = bind("blip_event_release")
+_message_profile = bind("blip_message_profile")
+_message_defer = bind("blip_message_defer")
+_listener_options_new = bind("blip_listener_options_new")
+_listener_options_release = bind("blip_listener_options_release")
+_listener_new = bind_waiting("blip_listener_new")
+_listener_release = bind("blip_listener_release")
+_listener_start = bind_waiting("blip_listener_start")
+_listener_start_unix = bind_waiting("blip_listener_start_unix")
+_listener_stop = bind("blip_listener_stop")
+_listener_port = bind("blip_listener_port")
+_listener_url = bind("blip_listener_url")
+_listener_connection_count = bind("blip_listener_connection_count")
+_listener_set_handler = bind("blip_listener_set_handler")
+_listener_set_default_handler = bind("blip_listener_set_default_handler")
+_listener_set_accept_callback = bind("blip_listener_set_accept_callback")
+_listener_set_close_callback = bind("blip_listener_set_close_callback")
+_listener_set_stopped_callback = bind("blip_listener_set_stopped_callback")
+
+
+def milliseconds(seconds: Optional[float]) -> int:
+    """None is for ever. Never rounds a positive time down to "do not wait"."""
+    if seconds is None:
+        return -1
+    if seconds < 0:
+        raise ValueError(f"a timeout must not be negative: {seconds}")
+    return min(int(seconds * 1000 + 0.999), 2**62)
+
+
+def _path(value: PathLike) -> Slice:
+    data = os.fsencode(value)
+    return Slice(data, len(data))
+
+
+def _pairs(headers: Headers) -> Iterable[Tuple[str, str]]:
+    return headers.items() if isinstance(headers, Mapping) else headers
+
+
+def _list(value: Union[str, Sequence[str], None]) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else value or ()
+
+
+class Options:
+    """An options handle of the library: each call names the setter after its common prefix."""
+
+    def __init__(self, prefix: str, handle: int) -> None:
+        self._prefix = prefix
+        self.handle = handle
+
+    def set(self, name: str, *arguments: Any) -> None:
+        function = _options_functions.get(self._prefix + name)
+        if function is None:
+            function = _options_functions[self._prefix + name] = bind_waiting(self._prefix + name)
+        check(function(self.handle, *arguments), name.replace("_", " "))
+
+
+_options_functions: Dict[str, Callable[..., int]] = {}
+
+
+def _common_options(options: Options, given: Dict[str, Any]) -> None:
+    protocols = given.pop("protocols", None)
+    for protocol in _list(protocols):
+        options.set("add_protocol", text(protocol))
+    if given.get("close_timeout") is not None:
+        options.set("set_close_timeout", milliseconds(given["close_timeout"]))
+    if given.get("ping") is not None:
+        interval, missed = given["ping"]
+        options.set("set_ping", milliseconds(interval), missed)
+    if given.get("frame_size") is not None:
+        options.set("set_frame_size", given["frame_size"])
+    if given.get("compression_level") is not None:
+        options.set("set_compression_level", given["compression_level"])
+    if given.get("tls_versions") is not None:
+        options.set("set_tls_versions", *given["tls_versions"])
+    for name, value in (given.get("limits") or {}).items():
+        if name not in LIMITS:
+            raise ValueError(f"there is no limit {name!r}; there are {', '.join(LIMITS)}")
+        options.set("set_limit", LIMITS[name], value)
+
+
+def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
+    """A connection that is not yet connecting."""
+    options = Options("blip_connection_options_", _connection_options_new())
+    try:
+        options.set("set_queue", queue)
+        _common_options(options, given)
+        for name, value in _pairs(given.get("headers") or ()):
+            options.set("add_header", text(name), text(value))
+        if given.get("user_agent") is not None:
+            options.set("set_user_agent", text(given["user_agent"]))
+        if given.get("timeout") is not None:
+            options.set("set_connect_timeout", milliseconds(given["timeout"]))
+        if given.get("ca_file") is not None:
+            options.set("set_tls_ca_file", _path(given["ca_file"]))
+        if not given.get("verify", True):
+            options.set("set_tls_verify", False)
+        if given.get("identity") is not None:
+            certificate, key = given["identity"]
+            options.set("set_tls_identity", _path(certificate), _path(key))
+        if given.get("server_name") is not None:
+            options.set("set_tls_server_name", text(given["server_name"]))
+        out = c_void_p()
+        status = _connection_new(runtime(), text(url), options.handle, byref(out))
+        if status < 0:
+            kind = connect_failure if status <= -100 else None
+            raise kind(status, url, None) if kind else failure(status, f"cannot connect to {url}")
+        return out.value or 0
+    finally:
+        _connection_options_release(options.handle)
+
+
+def new_listener(queue: int, given: Dict[str, Any]) -> int:
+    options = Options("blip_listener_options_", _listener_options_new())
+    try:
+        options.set("set_queue", queue)
+        _common_options(options, given)
+        for path in _list(given.get("paths")):
+            options.set("add_path", text(path))
+        if given.get("tls") is not None:
+            certificate, key = given["tls"]
+            options.set("set_tls_identity", _path(certificate), _path(key))
+        if given.get("client_ca_file") is not None:
+            options.set(
+                "set_tls_client_ca_file", _path(given["client_ca_file"]), bool(given.get("client_certificate_required"))
+            )
+        if given.get("handshake_timeout") is not None:
+            options.set("set_handshake_timeout", milliseconds(given["handshake_timeout"]))
+        if given.get("max_connections") is not None:
+            options.set("set_max_connections", given["max_connections"])
+        out = c_void_p()
+        status = _listener_new(runtime(), options.handle, byref(out))
+        if status < 0:
+            raise listener_failure(status, "cannot make a listener", None)
+        return out.value or 0
+    finally:
+        _listener_options_release(options.handle)
+
+
+class BaseConnection:
+    """The facts of a connection, and its handlers."""
+
+    _handle: int = 0
+    _pump: Pump
+
+    def __del__(self, release: Callable[[int], None] = _connection_release) -> None:
+        handle = self._handle
+        if handle:
+            self._handle = 0
+            self._drop_contexts()
+            release(handle)
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        self._handle = handle
+        self._pump = pump
+        self._contexts: List[int] = []
+
+    def _drop_contexts(self) -> None:
+        for context in self._contexts:
+            self._pump.forget(context)
+        self._contexts.clear()
+
+    def __repr__(self) -> str:
+        return f"<blip connection {self.url} {self.state}>"
+
+    def _text(self, function: Callable[..., int]) -> Optional[str]:
+        out = OutSlice()
+        status = function(self._handle, byref(out))
+        if status in (Status.NOT_FOUND, Status.STATE):
+            return None
+        check(status)
+        return take(out).decode("utf-8", "replace") or None
+
+    def _flag(self, function: Callable[..., int]) -> bool:
+        out = c_bool()
+        check(function(self._handle, byref(out)))
+        return out.value
+
+    def _integer(self, function: Callable[..., int]) -> int:
+        out = c_int32()
+        check(function(self._handle, byref(out)))
+        return out.value
+
+    @property
+    def url(self) -> str:
+        return self._text(_connection_url) or ""
+
+    @property
+    def state(self) -> str:
+        """ "new", "connecting", "open", "closing" or "closed"."""
+        number = self._integer(_connection_state)
+        return STATES[number] if 0 <= number < len(STATES) else str(number)
+
+    @property
+    def is_open(self) -> bool:
+        return self._integer(_connection_state) == _ffi.STATE_OPEN
+
+    @property
+    def protocol(self) -> Optional[str]:
+        """The subprotocol that was agreed, such as "BLIP_3+CBMobile_3"."""
+        return self._text(_connection_protocol)
+
+    @property
+    def protocol_version(self) -> int:
+        """1, 2 or 3; 0 before the connection is open."""
+        return self._integer(_connection_version)
+
+    @property
+    def local_address(self) -> Optional[str]:
+        return self._text(_connection_local_address)
+
+    @property
+    def remote_address(self) -> Optional[str]:
+        return self._text(_connection_remote_address)
+
+    @property
+    def is_secure(self) -> bool:
+        return self._flag(_connection_is_secure)
+
+    @property
+    def is_incoming(self) -> bool:
+        return self._flag(_connection_is_incoming)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether messages are under way, either way."""
+        return self._flag(_connection_is_active)
+
+    @property
+    def tls_version(self) -> Optional[str]:
+        return self._text(_connection_tls_version)
+
+    @property
+    def tls_cipher(self) -> Optional[str]:
+        return self._text(_connection_tls_cipher)
+
+    @property
+    def peer_certificate(self) -> Optional[bytes]:
+        """The peer's certificate, DER."""
+        out = OutSlice()
+        status = _connection_peer_certificate(self._handle, byref(out))
+        if status in (Status.NOT_FOUND, Status.STATE):
+            return None
+        check(status)
+        return take(out) or None
+
+    @property
+    def request_path(self) -> Optional[str]:
+        """The path, with its query, of the HTTP request that opened the connection."""
+        return self._text(_connection_request_path)
+
+    def http_header(self, name: str) -> Optional[str]:
+        """A header of the peer's HTTP request or response."""
+        out = OutSlice()
+        status = _connection_http_header(self._handle, text(name), byref(out))
+        if status in (Status.NOT_FOUND, Status.STATE):
+            return None
+        check(status)
+        return take(out).decode("utf-8", "replace")
+
+    @property
+    def close_code(self) -> int:
+        """The WebSocket close code: received, else sent, else 0."""
+        return self._integer(_connection_close_code)
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted for sending and not yet handed to the operating system."""
+        out = c_uint64()
+        check(_connection_backlog(self._handle, byref(out)))
+        return out.value
+
+    def counters(self) -> Dict[str, int]:
+        """All counters, read together."""
+        values = (c_uint64 * len(COUNTERS))()
+        check(_connection_counters(self._handle, _COUNTER_KINDS, values, len(COUNTERS)))
+        return dict(zip(COUNTERS, values))
+
+    def _start_close(self, code: int, reason: str) -> None:
+        self._ended(_connection_close(self._handle, code, text(reason)))
+
+    def _start_close_gracefully(self, timeout: Optional[float]) -> None:
+        self._ended(_connection_close_gracefully(self._handle, milliseconds(timeout)))
+
+    @staticmethod
+    def _ended(status: int) -> None:
+        if status not in (Status.CLOSED, Status.STATE, Status.STOPPED):
+            check(status, "close")
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        flags = _ffi.HANDLER_STREAM if stream else 0
+        if profile is None:
+            status = _connection_set_default_handler(self._handle, flags, None, context, None)
+        else:
+            status = _connection_set_handler(self._handle, text(profile), flags, None, context, None)
+        if status < 0:
+            self._pump.forget(context)
+            raise failure(status, f"handler for {profile!r}")
+        self._contexts.append(context)
+
+
+class BaseRequest(Received):
+    """A request of the peer's."""
+
+    __slots__ = ("_owner", "_answered")
+
+    def __init__(self, event: int, handle: int, owner: Any) -> None:
+        super().__init__(event, handle)
+        self._owner = owner
+        self._answered = False
+
+    @property
+    def profile(self) -> str:
+        out = OutSlice()
+        check(_message_profile(self._handle, byref(out)))
+        return take(out).decode("utf-8", "replace")
+
+    @property
+    def no_reply(self) -> bool:
+        """Whether the peer wants no reply. Whatever the handler returns is then dropped."""
+        return bool(self._get_flags() & NO_REPLY)
+
+    def defer(self) -> None:
+        """The reply comes later, by `respond`. If this object goes away before, the peer gets BLIP/501."""
+        check(_message_defer(self._handle), "defer")
+        self._answered = True
+
+    def respond_error(self, code: int, text: str = "", domain: str = "BLIP") -> None:
+        """Answers with an error response now."""
+        self._answered = True
+        check(answer_error(self._handle, ResponseError(code, text, domain)), "respond")
+
+    def _fail(self, error: BaseException) -> None:
+        """Answers for a handler that raised."""
+        if not isinstance(error, ResponseError):
+            log.error("the handler of %r failed", self._profile_or_none(), exc_info=error)
+            error = ResponseError(501, "the handler failed")
+        if not self._answered:
+            self._answered = True
+            self._done(answer_error(self._handle, error))
+
+    def _done(self, status: int) -> None:
+        if status < 0 and status not in NOBODY_WAITS:
+            log.error("the reply to %r could not be sent: %s", self._profile_or_none(), failure(status))
+
+    def _profile_or_none(self) -> Optional[str]:
+        try:
+            return self.profile
+        except Error:
+            return None
+
+
+class BaseListener:
+    """Listening: its address, its handlers and the connections it has accepted."""
+
+    _handle: int = 0
+    _pump: Pump
+
+    def __del__(self, release: Callable[[int], None] = _listener_release) -> None:
+        handle = self._handle
+        if handle:
+            self._handle = 0
+            for context in self._contexts:
+                self._pump.forget(context)
+            release(handle)
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        self._handle = handle
+        self._pump = pump
+        self._contexts: List[int] = []
+        self._connections: Dict[int, Any] = {}
+        self._next_connection = 1
+        self._accept_functions: List[Callable[[Any], Any]] = []
+        self._interface = ""
+
+    def _callbacks(self, expect: Callable[[Any], int], accepted: Any, closed: Any, stopped: Any) -> None:
+        for setter, function in (
+            (_listener_set_accept_callback, accepted),
+            (_listener_set_close_callback, closed),
+            (_listener_set_stopped_callback, stopped),
+        ):
+            context = expect(function)
+            self._contexts.append(context)
+            check(setter(self._handle, None, context, None))
+
+    def _listen(self, interface: str, port: int, path: Optional[PathLike]) -> None:
+        if path is not None:
+            what = f"cannot listen at {os.fsdecode(path)}"
+            status = _listener_start_unix(self._handle, _path(path))
+        else:
+            if not 0 <= port <= 65535:
+                raise ValueError(f"a port is 0 to 65535, not {port}")
+            what = f"cannot listen at {interface or '*'}:{port}"
+            status = _listener_start(self._handle, text(interface), port)
+        if status < 0:
+            raise listener_failure(status, what, self._handle)
+
+    def __repr__(self) -> str:
+        return f"<blip listener at {self.url}>"
+
+    @property
+    def port(self) -> int:
+        out = c_uint16()
+        check(_listener_port(self._handle, byref(out)), "port")
+        return out.value
+
+    @property
+    def url(self) -> str:
+        """A URL with which a client on this machine reaches the listener."""
+        out = OutSlice()
+        if _listener_url(self._handle, byref(out)) < 0:
+            return ""
+        return take(out).decode("utf-8", "replace")
+
+    @property
+    def connection_count(self) -> int:
+        out = c_size_t()
+        check(_listener_connection_count(self._handle, byref(out)))
+        return out.value
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        flags = _ffi.HANDLER_STREAM if stream else 0
+        if profile is None:
+            status = _listener_set_default_handler(self._handle, flags, None, context, None)
+        else:
+            status = _listener_set_handler(self._handle, text(profile), flags, None, context, None)
+        if status < 0:
+            self._pump.forget(context)
+            raise failure(status, f"handler for {profile!r}")
+        self._contexts.append(context)
+
+    def _adopt(self, event: int, connection: BaseConnection) -> None:
+        """Takes a connection that was accepted; from now on its number leads back to the object."""
+        handle = _connection_retain(_event_connection(event))
+        connection._setup(handle, self._pump)
+        number = self._next_connection
+        self._next_connection = number + 1
+        check(_connection_set_user_data(handle, number, None))
+        self._connections[number] = connection
+
+    def _number_of(self, event: int) -> int:
+        out = c_void_p()
+        if _connection_user_data(_event_connection(event), byref(out)) < 0:
+            return 0
+        return out.value or 0
+
+    def _stop(self, graceful: bool, timeout: Optional[float]) -> None:
+        status = _listener_stop(self._handle, graceful, milliseconds(timeout))
+        if status not in (Status.STATE, Status.CLOSED, Status.STOPPED):
+            check(status, "stop")
+
+
+__all__ = ["BaseConnection", "BaseListener", "BaseRequest", "EMPTY", "HandlerCall", "_event_message", "_event_release"]

@@ -1,0 +1,381 @@
+"""Every function that libblip exports, with the exact types of blip.h.
+
+A test compares this table with the header: names, number and kind of arguments, results, constants.
+Handles are integers as wide as a pointer (None is NULL). Function pointers are always passed as NULL: what
+would be a callback arrives as an event of a queue, because no thread of the library may enter Python.
+"""
+
+from __future__ import annotations
+
+import enum
+from ctypes import (
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    string_at,
+)
+from typing import Any, Callable, Dict, Tuple
+
+from ._library import LibraryNotFound, load
+
+
+class Slice(Structure):
+    """blip_slice as an argument. `data` takes a bytes object, which it keeps alive, or an address."""
+
+    _fields_ = [("data", c_char_p), ("size", c_size_t)]
+
+
+class OutSlice(Structure):
+    """blip_slice as a result. `data` is an address."""
+
+    _fields_ = [("data", c_void_p), ("size", c_size_t)]
+
+
+HANDLE = c_void_p
+FUNCTION = c_void_p
+STATUS = c_int32
+SLICE = Slice
+
+PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
+    "blip_version_number": (c_uint32, ()),
+    "blip_version_string": (c_char_p, ()),
+    "blip_status_name": (c_char_p, (STATUS,)),
+    "blip_status_message": (c_char_p, (STATUS,)),
+    "blip_text": (OutSlice, (c_char_p,)),
+    "blip_error_status": (STATUS, (HANDLE,)),
+    "blip_error_domain": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_error_code": (STATUS, (HANDLE, POINTER(c_int64))),
+    "blip_error_message": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_error_retain": (HANDLE, (HANDLE,)),
+    "blip_error_release": (None, (HANDLE,)),
+    "blip_runtime_options_new": (HANDLE, ()),
+    "blip_runtime_options_release": (None, (HANDLE,)),
+    "blip_runtime_options_set_threads": (STATUS, (HANDLE, c_uint32)),
+    "blip_runtime_options_set_queue": (STATUS, (HANDLE, HANDLE)),
+    "blip_runtime_new": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_runtime_default": (HANDLE, ()),
+    "blip_runtime_retain": (HANDLE, (HANDLE,)),
+    "blip_runtime_release": (None, (HANDLE,)),
+    "blip_runtime_thread_count": (STATUS, (HANDLE, POINTER(c_uint32))),
+    "blip_runtime_fd": (STATUS, (HANDLE, POINTER(c_int))),
+    "blip_runtime_run_once": (STATUS, (HANDLE, c_int64, POINTER(c_uint32))),
+    "blip_runtime_stop": (STATUS, (HANDLE, c_int64)),
+    "blip_runtime_set_log": (STATUS, (HANDLE, c_int32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_queue_new": (STATUS, (c_uint32, POINTER(HANDLE))),
+    "blip_queue_retain": (HANDLE, (HANDLE,)),
+    "blip_queue_release": (None, (HANDLE,)),
+    "blip_queue_fd": (STATUS, (HANDLE, POINTER(c_int))),
+    "blip_queue_dispatch": (STATUS, (HANDLE, c_size_t, c_int64, POINTER(c_size_t))),
+    "blip_queue_next": (STATUS, (HANDLE, POINTER(HANDLE), c_size_t, c_int64, POINTER(c_size_t))),
+    "blip_queue_wake": (STATUS, (HANDLE,)),
+    "blip_queue_count": (STATUS, (HANDLE, POINTER(c_size_t))),
+    "blip_event_kind": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_event_status": (STATUS, (HANDLE,)),
+    "blip_event_value": (STATUS, (HANDLE, POINTER(c_int64))),
+    "blip_event_context": (STATUS, (HANDLE, POINTER(c_void_p))),
+    "blip_event_connection": (HANDLE, (HANDLE,)),
+    "blip_event_listener": (HANDLE, (HANDLE,)),
+    "blip_event_message": (HANDLE, (HANDLE,)),
+    "blip_event_request": (HANDLE, (HANDLE,)),
+    "blip_event_release": (None, (HANDLE,)),
+    "blip_connection_options_new": (HANDLE, ()),
+    "blip_connection_options_release": (None, (HANDLE,)),
+    "blip_connection_options_add_protocol": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_queue": (STATUS, (HANDLE, HANDLE)),
+    "blip_connection_options_add_header": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_connection_options_set_user_agent": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_connect_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_options_set_close_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_options_set_ping": (STATUS, (HANDLE, c_int64, c_uint32)),
+    "blip_connection_options_set_frame_size": (STATUS, (HANDLE, c_uint32)),
+    "blip_connection_options_set_compression_level": (STATUS, (HANDLE, c_int32)),
+    "blip_connection_options_set_limit": (STATUS, (HANDLE, c_int32, c_uint64)),
+    "blip_connection_options_set_backlog_marks": (STATUS, (HANDLE, c_uint64, c_uint64)),
+    "blip_connection_options_set_tls_ca_file": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_tls_verify": (STATUS, (HANDLE, c_bool)),
+    "blip_connection_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_connection_options_set_tls_server_name": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_tls_versions": (STATUS, (HANDLE, c_int32, c_int32)),
+    "blip_connection_new": (STATUS, (HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
+    "blip_connection_retain": (HANDLE, (HANDLE,)),
+    "blip_connection_release": (None, (HANDLE,)),
+    "blip_connection_set_handler": (
+        STATUS,
+        (HANDLE, SLICE, c_uint32, FUNCTION, c_void_p, FUNCTION),
+    ),
+    "blip_connection_remove_handler": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_set_default_handler": (
+        STATUS,
+        (HANDLE, c_uint32, FUNCTION, c_void_p, FUNCTION),
+    ),
+    "blip_connection_set_open_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_close_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_state_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_connect": (STATUS, (HANDLE,)),
+    "blip_connection_wait_open": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_close": (STATUS, (HANDLE, c_uint16, SLICE)),
+    "blip_connection_close_gracefully": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_wait_closed": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_state": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_connection_is_active": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_connection_url": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_error": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_connection_close_code": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_connection_protocol_version": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_connection_protocol": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_is_incoming": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_connection_local_address": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_remote_address": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_is_secure": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_connection_tls_version": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_tls_cipher": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_peer_certificate": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_request_path": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_http_header": (STATUS, (HANDLE, SLICE, POINTER(OutSlice))),
+    "blip_connection_set_user_data": (STATUS, (HANDLE, c_void_p, FUNCTION)),
+    "blip_connection_user_data": (STATUS, (HANDLE, POINTER(c_void_p))),
+    "blip_connection_backlog": (STATUS, (HANDLE, POINTER(c_uint64))),
+    "blip_connection_ping": (STATUS, (HANDLE, c_int64, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_counters": (STATUS, (HANDLE, POINTER(c_int32), POINTER(c_uint64), c_size_t)),
+    "blip_connection_send": (STATUS, (HANDLE, HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_request": (STATUS, (HANDLE, HANDLE, c_int64, POINTER(HANDLE))),
+    "blip_request_new": (STATUS, (SLICE, POINTER(HANDLE))),
+    "blip_message_retain": (HANDLE, (HANDLE,)),
+    "blip_message_release": (None, (HANDLE,)),
+    "blip_message_type": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_message_number": (STATUS, (HANDLE, POINTER(c_uint64))),
+    "blip_message_is_mine": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_is_mutable": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_is_complete": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_is_sent": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_connection": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_message_flags": (STATUS, (HANDLE, POINTER(c_uint32))),
+    "blip_message_set_flags": (STATUS, (HANDLE, c_uint32)),
+    "blip_message_set_compressed": (STATUS, (HANDLE, c_bool)),
+    "blip_message_set_urgent": (STATUS, (HANDLE, c_bool)),
+    "blip_message_set_no_reply": (STATUS, (HANDLE, c_bool)),
+    "blip_message_profile": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_message_set_profile": (STATUS, (HANDLE, SLICE)),
+    "blip_message_content_type": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_message_set_content_type": (STATUS, (HANDLE, SLICE)),
+    "blip_message_property": (STATUS, (HANDLE, SLICE, POINTER(OutSlice))),
+    "blip_message_set_property": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_message_remove_property": (STATUS, (HANDLE, SLICE)),
+    "blip_message_property_count": (STATUS, (HANDLE, POINTER(c_size_t))),
+    "blip_message_property_at": (STATUS, (HANDLE, c_size_t, POINTER(OutSlice), POINTER(OutSlice))),
+    "blip_message_properties": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_message_set_properties": (STATUS, (HANDLE, SLICE)),
+    "blip_message_set_body": (STATUS, (HANDLE, SLICE)),
+    "blip_message_append_body": (STATUS, (HANDLE, SLICE)),
+    "blip_message_append_body_borrowed": (STATUS, (HANDLE, SLICE, FUNCTION, c_void_p)),
+    "blip_message_append_body_file": (STATUS, (HANDLE, c_int, c_uint64, c_uint64, c_bool)),
+    "blip_message_append_body_stream": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_resume_body": (STATUS, (HANDLE,)),
+    "blip_message_set_text": (STATUS, (HANDLE, SLICE)),
+    "blip_message_set_json": (STATUS, (HANDLE, SLICE)),
+    "blip_message_body": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_message_body_size": (STATUS, (HANDLE, POINTER(c_uint64))),
+    "blip_message_set_streamed": (STATUS, (HANDLE, c_bool)),
+    "blip_message_set_data_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_read": (STATUS, (HANDLE, c_void_p, c_size_t, POINTER(c_size_t))),
+    "blip_message_read_wait": (STATUS, (HANDLE, c_void_p, c_size_t, c_int64, POINTER(c_size_t))),
+    "blip_message_set_sent_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_set_progress_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_bytes_sent": (STATUS, (HANDLE, POINTER(c_uint64))),
+    "blip_message_wait_sent": (STATUS, (HANDLE, c_int64)),
+    "blip_message_set_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_message_cancel": (STATUS, (HANDLE,)),
+    "blip_message_set_user_data": (STATUS, (HANDLE, c_void_p, FUNCTION)),
+    "blip_message_user_data": (STATUS, (HANDLE, POINTER(c_void_p))),
+    "blip_message_describe": (STATUS, (HANDLE, c_bool, POINTER(OutSlice))),
+    "blip_message_copy": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_response_new": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_message_respond": (STATUS, (HANDLE, HANDLE)),
+    "blip_message_respond_data": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_message_respond_text": (STATUS, (HANDLE, SLICE)),
+    "blip_message_respond_json": (STATUS, (HANDLE, SLICE)),
+    "blip_message_respond_empty": (STATUS, (HANDLE,)),
+    "blip_message_respond_error": (STATUS, (HANDLE, SLICE, c_int32, SLICE)),
+    "blip_message_defer": (STATUS, (HANDLE,)),
+    "blip_message_is_replied": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_error": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_listener_options_new": (HANDLE, ()),
+    "blip_listener_options_release": (None, (HANDLE,)),
+    "blip_listener_options_add_protocol": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_options_add_path": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_options_set_queue": (STATUS, (HANDLE, HANDLE)),
+    "blip_listener_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_listener_options_set_tls_client_ca_file": (STATUS, (HANDLE, SLICE, c_bool)),
+    "blip_listener_options_set_tls_versions": (STATUS, (HANDLE, c_int32, c_int32)),
+    "blip_listener_options_set_handshake_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_listener_options_set_close_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_listener_options_set_ping": (STATUS, (HANDLE, c_int64, c_uint32)),
+    "blip_listener_options_set_frame_size": (STATUS, (HANDLE, c_uint32)),
+    "blip_listener_options_set_compression_level": (STATUS, (HANDLE, c_int32)),
+    "blip_listener_options_set_limit": (STATUS, (HANDLE, c_int32, c_uint64)),
+    "blip_listener_options_set_max_connections": (STATUS, (HANDLE, c_uint32)),
+    "blip_listener_new": (STATUS, (HANDLE, HANDLE, POINTER(HANDLE))),
+    "blip_listener_retain": (HANDLE, (HANDLE,)),
+    "blip_listener_release": (None, (HANDLE,)),
+    "blip_listener_set_handler": (STATUS, (HANDLE, SLICE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_default_handler": (STATUS, (HANDLE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_accept_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_open_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_close_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_stopped_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_start": (STATUS, (HANDLE, SLICE, c_uint16)),
+    "blip_listener_start_unix": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_port": (STATUS, (HANDLE, POINTER(c_uint16))),
+    "blip_listener_url": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_listener_connection_count": (STATUS, (HANDLE, POINTER(c_size_t))),
+    "blip_listener_stop": (STATUS, (HANDLE, c_bool, c_int64)),
+    "blip_listener_wait_stopped": (STATUS, (HANDLE, c_int64)),
+    "blip_listener_error": (STATUS, (HANDLE, POINTER(HANDLE))),
+}
+
+
+class Status(enum.IntEnum):
+    """The statuses of libblip. A status that this version does not know stays a plain integer."""
+
+    OK = 0
+    HANDLE = -1
+    ARGUMENT = -2
+    TEXT = -3
+    IMMUTABLE = -4
+    WOULD_DEADLOCK = -5
+    FORKED = -6
+    URL = -7
+    NOT_FOUND = -8
+    UNSUPPORTED = -9
+    STATE = -50
+    CLOSED = -51
+    CANCELLED = -52
+    TIMEOUT = -53
+    NO_REPLY = -54
+    ALREADY_REPLIED = -55
+    NOT_COMPLETE = -56
+    STOPPED = -57
+    PROTOCOL = -100
+    WEBSOCKET = -101
+    SUBPROTOCOL = -102
+    PEER_CLOSED = -103
+    PROPERTIES = -104
+    BODY = -105
+    NETWORK = -200
+    RESOLVE = -201
+    REFUSED = -202
+    UNREACHABLE = -203
+    CONNECTION_LOST = -204
+    ADDRESS_IN_USE = -205
+    PERMISSION = -206
+    PEER_SILENT = -207
+    FILE = -208
+    TLS = -300
+    CERTIFICATE = -301
+    TLS_SETUP = -302
+    HTTP = -400
+    HTTP_STATUS = -401
+    LIMIT = -500
+    RESOURCES = -501
+    INTERNAL = -900
+
+
+LOG_ERROR = 1
+LOG_WARNING = 2
+LOG_INFO = 3
+LOG_DEBUG = 4
+EVENT_REQUEST = 1
+EVENT_RESPONSE = 2
+EVENT_DATA = 3
+EVENT_SENT = 4
+EVENT_SEND_PROGRESS = 5
+EVENT_STATE = 6
+EVENT_OPEN = 7
+EVENT_CLOSE = 8
+EVENT_PONG = 9
+EVENT_ACCEPT = 10
+EVENT_LISTENER_STOPPED = 11
+DATA_END = 1
+AGAIN = 2
+TLS_1_2 = 0x0303
+TLS_1_3 = 0x0304
+LIMIT_INCOMING_FRAME = 1
+LIMIT_PROPERTIES = 2
+LIMIT_MESSAGE = 3
+LIMIT_UNFINISHED_MESSAGES = 4
+LIMIT_UNFINISHED_BYTES = 5
+LIMIT_HTTP_HEAD = 6
+STATE_NEW = 0
+STATE_CONNECTING = 1
+STATE_OPEN = 2
+STATE_CLOSING = 3
+STATE_CLOSED = 4
+HANDLER_STREAM = 1
+COUNTER_MESSAGES_SENT = 1
+COUNTER_MESSAGES_RECEIVED = 2
+COUNTER_FRAMES_SENT = 3
+COUNTER_FRAMES_RECEIVED = 4
+COUNTER_BYTES_SENT = 5
+COUNTER_BYTES_RECEIVED = 6
+COUNTER_REQUESTS_PENDING = 7
+COUNTER_REQUESTS_UNANSWERED = 8
+COUNTER_MESSAGES_QUEUED = 9
+MESSAGE_REQUEST = 0
+MESSAGE_RESPONSE = 1
+MESSAGE_ERROR = 2
+FLAG_COMPRESSED = 0x08
+FLAG_URGENT = 0x10
+FLAG_NO_REPLY = 0x20
+
+
+_keeping, _releasing, LIBRARY_PATH = load()
+
+
+def _declare(library: Any, name: str) -> Callable[..., Any]:
+    result, arguments = PROTOTYPES[name]
+    try:
+        function: Any = library[name]
+    except AttributeError:
+        raise LibraryNotFound(
+            f"{LIBRARY_PATH} does not export {name}: it is older than this binding, or not libblip"
+        ) from None
+    function.restype = result
+    function.argtypes = arguments
+    return function  # type: ignore[no-any-return]
+
+
+def bind(name: str) -> Callable[..., Any]:
+    """The function of that name, called with the GIL held: only for what never waits."""
+    return _declare(_keeping, name)
+
+
+def bind_waiting(name: str) -> Callable[..., Any]:
+    """The function of that name, called with the GIL released."""
+    return _declare(_releasing, name)
+
+
+EMPTY = Slice(None, 0)
+
+
+def text(value: str) -> Slice:
+    data = value.encode()
+    return Slice(data, len(data))
+
+
+def take(out: OutSlice) -> bytes:
+    """A copy of what a result refers to."""
+    return string_at(out.data, out.size) if out.size else b""
+
+
+VERSION: str = bind("blip_version_string")().decode()
+if bind("blip_version_number")() // 1000000 != 1:
+    raise LibraryNotFound(f"{LIBRARY_PATH} is libblip {VERSION}; this binding needs version 1")

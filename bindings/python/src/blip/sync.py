@@ -1,0 +1,597 @@
+"""The same as the package's asyncio interface, for programs without asyncio.
+
+    with blip.sync.connect("ws://localhost:4984/chat") as connection:
+        print(connection.request("profile", b"body").json())
+
+All objects may be used from several threads. Handlers run one after another on a thread of the package, or
+on `workers` threads of their own; streaming handlers on a thread each.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union, cast
+
+from . import _ffi
+from ._body import BORROW_FROM, Body, add_body
+from ._connection import (
+    BACKLOG,
+    BaseConnection,
+    BaseListener,
+    BaseRequest,
+    Headers,
+    Identity,
+    PathLike,
+    milliseconds,
+    new_connection,
+    new_listener,
+)
+from ._ffi import Slice, Status, bind, bind_waiting
+from ._message import (
+    COMPRESSED,
+    NO_REPLY,
+    URGENT,
+    Properties,
+    Received,
+    Response,
+    answer,
+    finish_options,
+    new_request,
+    response_error,
+)
+from ._pump import PIECE, HandlerCall, OwnerCall, ThreadPump, Waiter, event_value, log, new_context, thread_pump
+from .errors import ResponseError, TimeoutError, check, connect_failure, failure, listener_failure
+
+__all__ = ["Connection", "Listener", "Reply", "Request", "Response", "ResponseError", "connect", "serve"]
+
+_connection_wait_open = bind_waiting("blip_connection_wait_open")
+_connection_wait_closed = bind_waiting("blip_connection_wait_closed")
+_connection_send = bind("blip_connection_send")
+_connection_ping = bind("blip_connection_ping")
+_event_status = bind("blip_event_status")
+_event_message = bind("blip_event_message")
+_event_release = bind("blip_event_release")
+_message_release = bind("blip_message_release")
+_message_type = bind("blip_message_type")
+_message_cancel = bind("blip_message_cancel")
+_message_append_body = bind("blip_message_append_body")
+_message_set_timeout = bind("blip_message_set_timeout")
+_message_set_streamed = bind("blip_message_set_streamed")
+_message_set_progress_callback = bind("blip_message_set_progress_callback")
+_message_set_sent_callback = bind("blip_message_set_sent_callback")
+_message_read_wait = bind_waiting("blip_message_read_wait")
+_listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
+
+Handler = Callable[["Request"], Union[Body, Response]]
+AnyHandler = Callable[["Request"], Any]
+
+READ_SIZE = 64 * 1024
+
+
+def _in_pieces(call: Callable[[int], int], timeout: Optional[float]) -> int:
+    """Waits in C, a piece at a time, so that Ctrl-C gets through; TIMEOUT only when the whole time is over."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        piece = PIECE
+        if deadline is not None:
+            piece = max(0, min(PIECE, milliseconds(max(0.0, deadline - time.monotonic()))))
+        status = call(piece)
+        if status != Status.TIMEOUT or (deadline is not None and time.monotonic() >= deadline):
+            return status
+
+
+class _Streamable(Received):
+    __slots__ = ()
+    _streamed: bool
+
+    def stream(self, timeout: Optional[float] = None) -> Iterator[bytes]:
+        """The body as it arrives; timeout: the longest wait for a next piece."""
+        if not self._streamed:
+            if self.body:
+                yield self.body
+            return
+        buffer = create_string_buffer(READ_SIZE)
+        size = c_size_t()
+
+        def read(piece: int) -> int:
+            return _message_read_wait(self._handle, buffer, READ_SIZE, piece, byref(size))  # type: ignore[no-any-return]
+
+        while True:
+            status = _in_pieces(read, timeout)
+            if status < 0:
+                raise failure(status, "the body did not arrive whole")
+            if status != _ffi.AGAIN and size.value:
+                yield string_at(buffer, size.value)
+            if status == _ffi.DATA_END:
+                return
+
+    def read(self, timeout: Optional[float] = None) -> bytes:
+        """The rest of the body, once it is there."""
+        return b"".join(self.stream(timeout)) if self._streamed else self.body
+
+
+class Reply(_Streamable):
+    """The reply to a request."""
+
+    __slots__ = ("_streamed",)
+
+    def __init__(self, event: int, handle: int) -> None:
+        super().__init__(event, handle)
+        self._streamed = False
+
+
+class Request(BaseRequest, _Streamable):
+    """A request of the peer's, as a handler gets it."""
+
+    __slots__ = ("_streamed",)
+
+    def __init__(self, event: int, handle: int, owner: Any, stream: bool) -> None:
+        super().__init__(event, handle, owner)
+        self._streamed = stream
+
+    @property
+    def connection(self) -> Connection:
+        """The connection it came by, on which the handler may send requests of its own."""
+        return cast(Connection, self._owner._connection_of(self._event))
+
+    def respond(self, result: Union[Body, Response] = None) -> None:
+        """Answers now, from any thread. What the handler returns later is ignored."""
+        self._answered = True
+        check(answer(self._handle, result, self._owner._pump), "respond")
+
+    def _run(self, function: AnyHandler) -> None:
+        try:
+            result = function(self)
+            if not self._answered:
+                status = answer(self._handle, result, self._owner._pump)
+                self._answered = True
+                self._done(status)
+        except BaseException as error:
+            self._fail(error)
+
+
+class _Workers:
+    """Threads that run handlers. They end when their owner does."""
+
+    def __init__(self, count: int) -> None:
+        self._jobs: SimpleQueue[Optional[Callable[[], None]]] = SimpleQueue()
+        self._count = count
+        for number in range(count):
+            target = _Workers._work
+            threading.Thread(target=target, args=(self._jobs,), name=f"blip-worker-{number}", daemon=True).start()
+
+    def __del__(self) -> None:
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+    @staticmethod
+    def _work(jobs: SimpleQueue[Optional[Callable[[], None]]]) -> None:
+        while True:
+            job = jobs.get()
+            if job is None:
+                return
+            job()
+            del job
+
+    def run(self, job: Callable[[], None]) -> None:
+        self._jobs.put(job)
+
+
+class _Handlers:
+    _pump: ThreadPump
+    _workers: Optional[_Workers]
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        raise NotImplementedError
+
+    def handler(self, profile: Union[str, None, AnyHandler] = None, *, stream: bool = False) -> Any:
+        """Decorator: the function answers requests of that profile.
+
+        It gets the `Request` and returns bytes, str, a dict or list (sent as JSON), any other body, a
+        `Response`, or None for an empty reply. `ResponseError` answers with an error; any other exception
+        with BLIP/501, and is logged. Without a profile: for all requests that have no other handler.
+        With `stream` it is called as soon as the properties are there, and reads `request.stream()`.
+        """
+        if callable(profile):
+            self.add_handler(None, profile)
+            return profile
+
+        def decorate(function: AnyHandler) -> AnyHandler:
+            self.add_handler(profile, function, stream=stream)
+            return function
+
+        return decorate
+
+    def add_handler(self, profile: Optional[str], function: AnyHandler, *, stream: bool = False) -> None:
+        """What the decorator `handler` does, as a call."""
+        call = HandlerCall(self, _Handlers._on_request, (function, stream))
+        self._register(profile, stream, self._pump.expect(call))
+        self._pump.start()
+
+    def _add_handlers(self, handlers: Optional[Mapping[Optional[str], AnyHandler]]) -> None:
+        for profile, function in (handlers or {}).items():
+            self.add_handler(profile, function)
+
+    def _on_request(self, event: int, argument: Tuple[AnyHandler, bool]) -> None:
+        function, stream = argument
+        request = Request(event, _event_message(event), self, stream)
+        if self._workers is not None:
+            self._workers.run(lambda: request._run(function))
+        elif stream:
+            threading.Thread(target=request._run, args=(function,), name="blip-stream", daemon=True).start()
+        else:
+            request._run(function)
+
+
+class Connection(_Handlers, BaseConnection):
+    """A BLIP connection. Made by `connect`, or by a listener."""
+
+    _pump: ThreadPump
+    _workers: Optional[_Workers] = None
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            self.close_gracefully(timeout=5)
+        else:
+            self.close()
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseConnection._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return self
+
+    def request(
+        self,
+        profile: str,
+        body: Body = None,
+        *,
+        properties: Optional[Properties] = None,
+        content_type: Optional[str] = None,
+        compressed: Optional[bool] = None,
+        urgent: bool = False,
+        timeout: Optional[float] = None,
+        stream: bool = False,
+        progress: Optional[Callable[[int], None]] = None,
+    ) -> Reply:
+        """Sends a request and returns its reply.
+
+        body: bytes or another buffer, str, a dict or list (sent as JSON), a path, a binary file, or an
+        iterator of buffers. Buffers of 64 KiB and more are not copied: leave them unchanged until the reply
+        is there. timeout: seconds until the reply must have arrived whole. stream: returns when the reply's
+        properties are there; read `reply.stream()`. progress: called, on this thread or the package's, with
+        the number of bytes of the body that have been sent.
+
+        An error reply raises `ResponseError`.
+        """
+        flags = (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
+        message = new_request(profile, properties, content_type, flags)
+        pump = self._pump
+        kept = told = 0
+        try:
+            if body is not None:
+                if type(body) is bytes and len(body) < BORROW_FROM:
+                    check(_message_append_body(message, Slice(body, len(body))), "body")
+                else:
+                    kept = self._add_body(message, body, content_type, compressed)
+            if timeout is not None:
+                check(_message_set_timeout(message, milliseconds(timeout)), "timeout")
+            if stream:
+                check(_message_set_streamed(message, True))
+            if progress is not None:
+                told = self._tell(message, progress)
+            waiter = Waiter()
+            context = new_context()
+            pump.waiters[context] = waiter
+            status = _connection_send(self._handle, message, None, context, None)
+            if status < 0:
+                del pump.waiters[context]
+                pump.forget(kept)
+                raise failure(status, f"request {profile!r}", self._handle)
+            try:
+                reply = pump.wait(waiter)
+            except BaseException:
+                _message_cancel(message)
+                raise
+        finally:
+            _message_release(message)
+            if told:
+                pump.forget(told)
+        if type(reply) is int:
+            raise failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
+        reply._streamed = stream
+        kind = c_int32()
+        _message_type(reply._handle, byref(kind))
+        if kind.value == _ffi.MESSAGE_ERROR:
+            words = reply.read().decode("utf-8", "replace") if stream else None
+            error = response_error(reply._handle, reply)
+            raise ResponseError(error.code, words or error.text, error.domain, reply=reply)
+        return reply  # type: ignore[no-any-return]
+
+    def send(
+        self,
+        profile: str,
+        body: Body = None,
+        *,
+        properties: Optional[Properties] = None,
+        content_type: Optional[str] = None,
+        compressed: Optional[bool] = None,
+        urgent: bool = False,
+        wait: bool = False,
+        progress: Optional[Callable[[int], None]] = None,
+    ) -> None:
+        """Sends a request that wants no reply.
+
+        Returns when it is queued; with `wait`, or when 4 MiB are queued before it, when its last byte has
+        been handed to the operating system. progress: see `request`; implies `wait`.
+        """
+        flags = NO_REPLY | (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
+        message = new_request(profile, properties, content_type, flags)
+        pump = self._pump
+        kept = told = 0
+        try:
+            if body is not None:
+                kept = self._add_body(message, body, content_type, compressed)
+            if progress is not None:
+                told = self._tell(message, progress)
+            waiter: Optional[Waiter] = None
+            if wait or progress is not None or self.backlog > BACKLOG:
+                waiter = Waiter()
+                kept = self._expect_status(waiter, kept)
+                check(_message_set_sent_callback(message, None, kept, None))
+            status = _connection_send(self._handle, message, None, None, None)
+            if status < 0:
+                pump.forget(kept)
+                raise failure(status, f"message {profile!r}", self._handle)
+            if waiter is not None:
+                (status,) = pump.wait(waiter)
+                if status < 0:
+                    raise failure(status, f"message {profile!r}", self._handle)
+        finally:
+            _message_release(message)
+            if told:
+                pump.forget(told)
+
+    def _add_body(self, message: int, body: Any, content_type: Optional[str], compressed: Optional[bool]) -> int:
+        """The context under which the body is kept alive, or 0."""
+        keep = add_body(message, body)
+        finish_options(message, body, content_type, compressed)
+        return self._pump.keep(message, keep) if keep is not None else 0
+
+    def _tell(self, message: int, progress: Callable[[int], None]) -> int:
+        def tell(event: int) -> None:
+            value = event_value(event)
+            _event_release(event)
+            progress(value)
+
+        context = self._pump.expect(tell)
+        check(_message_set_progress_callback(message, None, context, None))
+        return context
+
+    def _expect_status(self, waiter: Waiter, context: int) -> int:
+        """A context (that one, if not 0) whose event gives the waiter its status."""
+        context = context or new_context()
+        pump = self._pump
+
+        def complete(event: int) -> None:
+            pump.forget(context)
+            waiter.set_result((_event_status(event),))
+            _event_release(event)
+
+        pump.calls[context] = complete
+        return context
+
+    def ping(self, timeout: Optional[float] = 10) -> float:
+        """Sends a WebSocket ping; the seconds until its pong."""
+        waiter = Waiter()
+        pump = self._pump
+
+        def complete(event: int) -> None:
+            pump.forget(context)
+            waiter.set_result((_event_status(event), event_value(event)))
+            _event_release(event)
+
+        context = pump.expect(complete)
+        status = _connection_ping(self._handle, milliseconds(timeout), None, context, None)
+        if status < 0:
+            pump.forget(context)
+            raise failure(status, "ping", self._handle)
+        microseconds: int
+        status, microseconds = pump.wait(waiter)
+        if status < 0:
+            raise failure(status, "ping", self._handle)
+        return microseconds / 1e6
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Closes now; requests that wait for a reply fail with `ConnectionClosed`."""
+        self._start_close(code, reason)
+        self.wait_closed()
+
+    def close_gracefully(self, timeout: Optional[float] = None) -> None:
+        """Starts no more requests, finishes what is under way, both ways, then closes."""
+        self._start_close_gracefully(timeout)
+        self.wait_closed()
+
+    def wait_closed(self, timeout: Optional[float] = None) -> None:
+        """Returns when the connection is closed, whoever closed it and why."""
+
+        def wait(piece: int) -> int:
+            self._pump.poll()
+            return _connection_wait_closed(self._handle, piece)  # type: ignore[no-any-return]
+
+        status = _in_pieces(wait, timeout)
+        self._pump.poll()
+        if status == Status.TIMEOUT and timeout is not None and self.state != "closed":
+            raise TimeoutError("the connection is not closed yet", status=status)
+        if status in (Status.HANDLE, Status.FORKED, Status.WOULD_DEADLOCK):
+            check(status, "wait for the close")
+
+
+def connect(
+    url: str,
+    *,
+    protocols: Union[str, Sequence[str], None] = None,
+    headers: Optional[Headers] = None,
+    user_agent: Optional[str] = None,
+    ca_file: Optional[PathLike] = None,
+    verify: bool = True,
+    identity: Optional[Identity] = None,
+    server_name: Optional[str] = None,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+    workers: int = 0,
+) -> Connection:
+    """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers."""
+    given = dict(locals())
+    for name in ("url", "handlers", "workers"):
+        given.pop(name)
+    pump = thread_pump("client", Reply)
+    connection = Connection()
+    connection._setup(new_connection(url, pump.queue, given), pump)
+    if workers:
+        connection._workers = _Workers(workers)
+    connection._add_handlers(handlers)
+
+    try:
+        status: int = Status.TIMEOUT
+        while status == Status.TIMEOUT:
+            ended = connection.state == "closed"
+            status = _connection_wait_open(connection._handle, PIECE)
+            if ended:
+                break
+    except BaseException:
+        connection._start_close(1001, "")
+        raise
+    if status < 0:
+        raise connect_failure(status, url, connection._handle)
+    return connection
+
+
+class Listener(_Handlers, BaseListener):
+    """Accepts connections. Made by `serve`."""
+
+    _pump: ThreadPump
+    _workers: Optional[_Workers] = None
+
+    def _begin(self, handle: int, pump: ThreadPump) -> None:
+        self._setup(handle, pump)
+        self._callbacks(
+            pump.expect,
+            HandlerCall(self, Listener._on_accept, None),
+            HandlerCall(self, Listener._on_close, None),
+            OwnerCall(self, Listener._on_stopped),
+        )
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close(graceful=kind is None)
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseListener._register(self, profile, stream, context)
+
+    @property
+    def connections(self) -> List[Connection]:
+        """The connections that are open now."""
+        return list(self._connections.values())
+
+    def on_connect(self, function: Callable[[Connection], Any]) -> Callable[[Connection], Any]:
+        """Decorator: the function is called with each new connection."""
+        self._accept_functions.append(function)
+        return function
+
+    def _connection_of(self, event: int) -> Connection:
+        return cast(Connection, self._connections[self._number_of(event)])
+
+    def _on_accept(self, event: int, argument: object) -> None:
+        try:
+            connection = Connection.__new__(Connection)
+            self._adopt(event, connection)
+            connection._workers = self._workers
+            for function in self._accept_functions:
+                function(connection)
+        except Exception:
+            log.exception("on_connect failed")
+        finally:
+            _event_release(event)
+
+    def _on_close(self, event: int, argument: object) -> None:
+        connection = self._connections.pop(self._number_of(event), None)
+        if connection is not None:
+            connection._drop_contexts()
+        _event_release(event)
+
+    def _on_stopped(self, event: int) -> None:
+        pass
+
+    def close(self, *, graceful: bool = True, timeout: Optional[float] = 10) -> None:
+        """Stops listening and closes the connections: gracefully, within the timeout, or at once."""
+        self._stop(graceful, timeout)
+        self.wait_closed()
+
+    def wait_closed(self, timeout: Optional[float] = None) -> None:
+        """Returns when the listener has stopped and its connections are closed."""
+
+        def wait(piece: int) -> int:
+            return _listener_wait_stopped(self._handle, piece)  # type: ignore[no-any-return]
+
+        status = _in_pieces(wait, timeout)
+        if status < 0 and status not in (Status.CLOSED, Status.STOPPED):
+            raise listener_failure(status, "waiting for the listener to stop", self._handle)
+
+
+def serve(
+    interface: str = "",
+    port: int = 0,
+    *,
+    unix_path: Optional[PathLike] = None,
+    tls: Optional[Identity] = None,
+    client_ca_file: Optional[PathLike] = None,
+    client_certificate_required: bool = False,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    paths: Union[str, Sequence[str], None] = None,
+    protocols: Union[str, Sequence[str], None] = None,
+    handshake_timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    max_connections: Optional[int] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+    workers: int = 0,
+) -> Listener:
+    """Listens; the arguments are those of `blip.serve`.
+
+    workers: handlers run on that many threads; with 0 on the package's own, one after another.
+    """
+    given = dict(locals())
+    for name in ("interface", "port", "unix_path", "handlers", "workers"):
+        given.pop(name)
+    pump = thread_pump("server", Reply)
+    listener = Listener()
+    listener._begin(new_listener(pump.queue, given), pump)
+    if workers:
+        listener._workers = _Workers(workers)
+    listener._add_handlers(handlers)
+    pump.start()
+    listener._listen(interface, port, unix_path)
+    return listener
