@@ -30,14 +30,16 @@ extension Engine {
         let s = state
         guard let base = buffer.baseAddress, buffer.count >= 64 else { return OutgoingFrame(count: 0) }
         if !s.pointee.acknowledgements.isEmpty { return writeAcknowledgement(base) }
-        while let message = s.pointee.outbox.popFirst() {
-            let m = message.state
+        while let reference = s.pointee.outbox.popFirstReference() {
+            let m = Outbox.state(reference)
             var limit = s.pointee.limits.outgoingFrame
             if s.pointee.outbox.count > 0, s.pointee.outbox.isFirstUrgent, !m.pointee.flags.contains(.urgent) {
                 limit = s.pointee.limits.smallFrame
             }
             limit = min(size ?? limit, buffer.count &- 32)
-            if let whole = cutWhole(message, base, limit) { return whole }
+            let size = cutWhole(reference, m, base, limit)
+            let message = reference.takeRetainedValue()
+            if size > 0 { return OutgoingFrame(count: size, message: message, isLast: true) }
             if let frame = cut(message, base, limit) { return frame }
         }
         return OutgoingFrame(count: 0)
@@ -56,23 +58,26 @@ extension Engine {
     }
 
     /// The commonest case at once: a message of version 3 that is held in memory, goes uncompressed and fits one frame.
-    /// Nil, with nothing done, for others.
+    ///
+    /// - Returns: the size of the frame; 0, with nothing done, in other cases.
     @inline(__always)
-    private func cutWhole(_ message: Message, _ base: UnsafeMutableRawPointer, _ limit: Int) -> OutgoingFrame? {
+    private func cutWhole(
+        _ message: Unmanaged<Message>, _ m: UnsafeMutablePointer<MessageState>, _ base: UnsafeMutableRawPointer,
+        _ limit: Int
+    ) -> Int {
         let s = state
-        let m = message.state
         guard s.pointee.version == .v3, !m.pointee.isStarted, m.pointee.sources.isEmpty,
             !m.pointee.flags.contains(.compressed)
-        else { return nil }
+        else { return 0 }
         let properties = m.pointee.properties.count
         let body = m.pointee.body.count
         // Both are sizes of memory: the sum cannot overflow. 16: number, flags, checksum; 5: properties length.
         guard properties &+ body &+ (2 &* Varint.maximumSize &+ 5) <= limit,
             properties <= s.pointee.limits.properties
-        else { return nil }
+        else { return 0 }
         let isRequest = m.pointee.kind == .request
         let number = isRequest ? s.pointee.nextNumber : m.pointee.number
-        guard number <= UInt64.max >> 1 else { return nil }
+        guard number <= UInt64.max >> 1 else { return 0 }
 
         var size = Varint.write(number, to: base)
         base.storeBytes(of: m.pointee.kind.rawValue | wireFlags(m), toByteOffset: size, as: UInt8.self)
@@ -94,7 +99,9 @@ extension Engine {
         if isRequest {
             m.pointee.number = number
             s.pointee.nextNumber = number &+ 1
-            if !m.pointee.flags.contains(.noReply) { s.pointee.pending.insert(number, message) }
+            if !m.pointee.flags.contains(.noReply) {
+                s.pointee.pending.insertNew(number, message.retain())
+            }
         }
         m.pointee.isStarted = true
         m.pointee.isFinished = true
@@ -104,7 +111,7 @@ extension Engine {
         m.pointee.queuedBytes = 0
         s.pointee.framesSent &+= 1
         s.pointee.messagesSent &+= 1
-        return OutgoingFrame(count: size &+ end &+ 4, message: message, isLast: true)
+        return size &+ end &+ 4
     }
 
     /// The message's flags but Compressed and MoreComing as they go on the wire of versions 2 and 3.

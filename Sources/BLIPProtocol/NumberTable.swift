@@ -1,7 +1,8 @@
 /// Messages by number: an open-addressing table of a power of two, at most half full, with linear probing.
 ///
-/// Numbers are nearly sequential, so they are their own hash. Holds a reference to each message. Nothing is allocated
-/// before the first insertion.
+/// Numbers are nearly sequential, so they are their own hash. Entries of neighbouring slots lie in the order of their
+/// home slots ("Robin Hood"), so that a removal from a long run of sequential numbers moves nothing. Holds a reference to
+/// each message. Nothing is allocated before the first insertion.
 struct NumberTable: ~Copyable {
     private struct Slot {
         /// 0: empty.
@@ -50,23 +51,47 @@ struct NumberTable: ~Copyable {
     }
 
     /// Puts `message` in, in place of the one that has this key, if any. `key` is not 0.
-    @inline(__always)
     mutating func insert(_ key: UInt64, _ message: Message) {
-        if slots == nil || (count &+ 1) &* 2 > mask &+ 1 { grow() }
-        guard key != 0, let slots else { return }
-        let reference = Unmanaged.passRetained(message)
-        var index = home(key)
-        while slots[index].key != 0 {
-            if slots[index].key == key {
-                slots[index].message?.release()
-                slots[index].message = reference
-                return
-            }
-            index = (index &+ 1) & mask
+        if let index = find(key), let slots {
+            slots[index].message?.release()
+            slots[index].message = Unmanaged.passRetained(message)
+        } else if key != 0 {
+            insertNew(key, Unmanaged.passRetained(message))
         }
-        slots[index] = Slot(key: key, message: reference)
+    }
+
+    /// Puts a message in whose key is not in the table and not 0, and takes over the reference to it.
+    @inline(__always)
+    mutating func insertNew(_ key: UInt64, _ message: Unmanaged<Message>) {
+        if (count &+ 1) &* 2 > capacity { grow() }
+        guard let slots else { return }
+        let index = home(key)
+        if slots[index].key == 0 {
+            slots[index] = Slot(key: key, message: message)
+        } else {
+            place(Slot(key: key, message: message), in: slots, from: index)
+        }
         count &+= 1
     }
+
+    @inline(never)
+    private func place(_ slot: Slot, in slots: UnsafeMutablePointer<Slot>, from start: Int) {
+        var slot = slot
+        var index = start
+        var distance = (start &- home(slot.key)) & mask
+        while slots[index].key != 0 {
+            let other = (index &- home(slots[index].key)) & mask
+            if other < distance {
+                swap(&slot, &slots[index])
+                distance = other
+            }
+            index = (index &+ 1) & mask
+            distance &+= 1
+        }
+        slots[index] = slot
+    }
+
+    private var capacity: Int { slots == nil ? 0 : mask &+ 1 }
 
     @inline(never)
     private mutating func grow() {
@@ -79,11 +104,15 @@ struct NumberTable: ~Copyable {
         mask = capacity - 1
         guard let old else { return }
         for index in 0...oldMask where old[index].key != 0 {
-            var place = home(old[index].key)
-            while new[place].key != 0 { place = (place &+ 1) & mask }
-            new[place] = old[index]
+            place(old[index], in: new, from: home(old[index].key))
         }
         old.deallocate()
+    }
+
+    /// The message in a slot that `find` gave, with no reference taken.
+    @inline(__always)
+    func reference(at index: Int) -> Unmanaged<Message>? {
+        slots?[index].message
     }
 
     /// Takes the message in a slot that `find` gave out of the table.
@@ -92,16 +121,13 @@ struct NumberTable: ~Copyable {
         guard let slots else { return nil }
         let removed = slots[index].message
         var hole = index
-        var next = index
         while true {
-            next = (next &+ 1) & mask
+            let next = (hole &+ 1) & mask
             let key = slots[next].key
-            if key == 0 { break }
-            // The entry may fill the hole unless its home lies behind the hole, on the way to where it is.
-            if (next &- home(key)) & mask >= (next &- hole) & mask {
-                slots[hole] = slots[next]
-                hole = next
-            }
+            // What lies in its home, and all behind it, stays.
+            if key == 0 || home(key) == next { break }
+            slots[hole] = slots[next]
+            hole = next
         }
         slots[hole] = Slot(key: 0, message: nil)
         count &-= 1

@@ -24,7 +24,7 @@ struct Outbox: ~Copyable {
     }
 
     @inline(__always)
-    private static func state(_ reference: Unmanaged<Message>) -> UnsafeMutablePointer<MessageState> {
+    static func state(_ reference: Unmanaged<Message>) -> UnsafeMutablePointer<MessageState> {
         reference._withUnsafeGuaranteedRef { $0.state }
     }
 
@@ -93,6 +93,12 @@ struct Outbox: ~Copyable {
     /// Takes the first message out.
     @inline(__always)
     mutating func popFirst() -> Message? {
+        popFirstReference()?.takeRetainedValue()
+    }
+
+    /// Takes the first message out and hands the queue's reference over.
+    @inline(__always)
+    mutating func popFirstReference() -> Unmanaged<Message>? {
         guard let reference = first else { return nil }
         let s = Self.state(reference)
         let next = s.pointee.next
@@ -109,7 +115,7 @@ struct Outbox: ~Copyable {
         s.pointee.next = nil
         s.pointee.place = .none
         count &-= 1
-        return reference.takeRetainedValue()
+        return reference
     }
 
     /// Takes a message that is in the queue out of it.
