@@ -31,11 +31,11 @@ int csystem_epoll_remove(int epoll, int fd);
 /* At most CSYSTEM_MAX_EVENTS; timeout in milliseconds, -1 for ever. EINTR gives 0 events. */
 int csystem_epoll_wait(int epoll, csystem_event *events, int capacity, int timeout);
 
-#define CSYSTEM_IN ((uint32_t)0x001)
-#define CSYSTEM_OUT ((uint32_t)0x004)
-#define CSYSTEM_ERR ((uint32_t)0x008)
-#define CSYSTEM_HUP ((uint32_t)0x010)
-#define CSYSTEM_EDGE ((uint32_t)1 << 31)
+static const uint32_t CSYSTEM_IN = 0x001;
+static const uint32_t CSYSTEM_OUT = 0x004;
+static const uint32_t CSYSTEM_ERR = 0x008;
+static const uint32_t CSYSTEM_HUP = 0x010;
+static const uint32_t CSYSTEM_EDGE = 0x80000000;
 
 int csystem_eventfd(void);
 int csystem_eventfd_signal(int fd);
