@@ -45,7 +45,7 @@ let package = Package(
             dependencies: ["BLIPProtocol", "WebSocketProtocol", "Transport", "CBLIP", "CSystem"],
             swiftSettings: settings),
         .target(
-            name: "BLIPCInterface", dependencies: ["BLIP", "CBLIP", "CSystem"],
+            name: "BLIPCInterface", dependencies: ["BLIP", "BLIPProtocol", "CBLIP"],
             swiftSettings: settings),
         .target(
             name: "LibBLIP", dependencies: ["BLIPCInterface"], exclude: ["libblip.map"],

@@ -189,7 +189,6 @@ blip_status blip_connection_options_set_compression_level(blip_connection_option
 #define BLIP_LIMIT_UNFINISHED_BYTES 5
 #define BLIP_LIMIT_HTTP_HEAD 6
 blip_status blip_connection_options_set_limit(blip_connection_options *options, int32_t limit, uint64_t value);
-blip_status blip_connection_options_set_backlog_marks(blip_connection_options *options, uint64_t low, uint64_t high); /* bytes queued for sending; blip_connection_send past high gives BLIP_OK still: see blip_connection_backlog */
 blip_status blip_connection_options_set_tls_ca_file(blip_connection_options *options, blip_slice path);  /* instead of the system's store */
 blip_status blip_connection_options_set_tls_verify(blip_connection_options *options, bool verify);       /* default true */
 blip_status blip_connection_options_set_tls_identity(blip_connection_options *options, blip_slice certificate_path, blip_slice key_path); /* PEM chain, PEM key */

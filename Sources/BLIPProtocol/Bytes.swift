@@ -70,7 +70,15 @@ public struct Bytes: ~Copyable {
         guard let memory = realloc(base, wanted) ?? realloc(base, needed) else { return false }
         base = memory
         capacity = wanted
+        if wanted >= 4 << 20 { Self.preferHugePages(memory, wanted) }
         return true
+    }
+
+    /// Large bodies fill their memory once: with small pages, most of the time would go into page faults.
+    private static func preferHugePages(_ memory: UnsafeMutableRawPointer, _ size: Int) {
+        let page = 4096
+        let skipped = (page - Int(bitPattern: memory) & (page - 1)) & (page - 1)
+        madvise(memory + skipped, size - skipped, MADV_HUGEPAGE)
     }
 
     /// Appends a copy of `source`.

@@ -154,12 +154,20 @@ public final class Engine: @unchecked Sendable {
     /// The owner has consumed `count` bytes from the front of a streamed message's `incomingBody`. May make an
     /// acknowledgement due: check `hasOutput`.
     public func consume(_ message: Message, _ count: Int) {
+        let taken = take(message, count)
+        acknowledge(message, taken)
+    }
+
+    /// Drops `count` bytes from the front of a streamed message's `incomingBody`, which the owner has copied and not yet
+    /// consumed: `acknowledge` follows when it has.
+    ///
+    /// - Returns: how many bytes were there to be dropped.
+    @discardableResult
+    public func take(_ message: Message, _ count: Int) -> Int {
         let s = message.state
         let held = s.pointee.content.count - s.pointee.bodyStart
         let taken = min(max(0, count), held)
-        guard s.pointee.isIncoming, s.pointee.hasProperties, taken > 0 || s.pointee.marks.isEmpty == false else {
-            return
-        }
+        guard s.pointee.isIncoming, s.pointee.hasProperties, taken > 0 else { return 0 }
         s.pointee.bodyStart += taken
         s.pointee.bodyBytesConsumed &+= UInt64(taken)
         let before = s.pointee.content.count
@@ -172,15 +180,27 @@ public final class Engine: @unchecked Sendable {
                 at: front, s.pointee.bodyStart - front, with: UnsafeRawBufferPointer(start: nil, count: 0))
             s.pointee.bodyStart = front
         }
-        guard !s.pointee.isComplete, !s.pointee.isDiscarded, s.pointee.failure == nil else { return }
-        state.pointee.heldBytes -= before - s.pointee.content.count
-        guard s.pointee.isStreamed else { return }
-        if s.pointee.bodyBytesConsumed == s.pointee.bodyBytesReceived {
+        if !s.pointee.isComplete, !s.pointee.isDiscarded, s.pointee.failure == nil {
+            state.pointee.heldBytes -= before - s.pointee.content.count
+        }
+        return taken
+    }
+
+    /// The owner has consumed `count` bytes that it took from a streamed message. May make an acknowledgement due: check
+    /// `hasOutput`.
+    public func acknowledge(_ message: Message, _ count: Int) {
+        let s = message.state
+        let outstanding = s.pointee.bodyBytesConsumed &- s.pointee.bodyBytesAcknowledged
+        s.pointee.bodyBytesAcknowledged &+= min(UInt64(max(0, count)), outstanding)
+        guard s.pointee.isIncoming, s.pointee.isStreamed, !s.pointee.isComplete, !s.pointee.isDiscarded,
+            s.pointee.failure == nil
+        else { return }
+        if s.pointee.bodyBytesAcknowledged == s.pointee.bodyBytesReceived {
             s.pointee.wireConsumed = s.pointee.wireReceived
             s.pointee.marks.removeAll(keepingCapacity: true)
         } else {
             var passed = 0
-            while passed < s.pointee.marks.count, s.pointee.marks[passed].content <= s.pointee.bodyBytesConsumed {
+            while passed < s.pointee.marks.count, s.pointee.marks[passed].content <= s.pointee.bodyBytesAcknowledged {
                 s.pointee.wireConsumed = s.pointee.marks[passed].wire
                 passed += 1
             }
@@ -231,6 +251,15 @@ public final class Engine: @unchecked Sendable {
             response.state.pointee.request === request
         else { return }
         discard(response)
+    }
+
+    /// The response to one of our requests of which a part is here, if there is one.
+    public func response(to request: Message) -> Message? {
+        guard request.state.pointee.isStarted,
+            let response = state.pointee.incoming[Self.key(request.state.pointee.number, isResponse: true)],
+            response.state.pointee.request === request || response.state.pointee.hasBegun
+        else { return nil }
+        return response
     }
 
     // MARK: Ending

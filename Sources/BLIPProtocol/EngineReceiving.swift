@@ -285,7 +285,7 @@ extension Engine {
             }
             return .none
         }
-        if m.pointee.bodyBytesConsumed == m.pointee.bodyBytesReceived {
+        if m.pointee.bodyBytesAcknowledged == m.pointee.bodyBytesReceived {
             m.pointee.wireConsumed = m.pointee.wireReceived
             acknowledgeIfDue(m)
             return .none

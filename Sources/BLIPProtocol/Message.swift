@@ -146,6 +146,7 @@ open class Message: @unchecked Sendable {
         s.pointee.bodyStart = 0
         s.pointee.bodyBytesReceived = 0
         s.pointee.bodyBytesConsumed = 0
+        s.pointee.bodyBytesAcknowledged = 0
         s.pointee.wireReceived = 0
         s.pointee.wireConsumed = 0
         s.pointee.wireReported = 0

@@ -66,7 +66,10 @@ struct MessageState: ~Copyable {
     /// `content` bytes up to here are properties or consumed body.
     var bodyStart = 0
     var bodyBytesReceived: UInt64 = 0
+    /// Body bytes that the owner took from the buffer.
     var bodyBytesConsumed: UInt64 = 0
+    /// Of these, what the owner has done with: what acknowledgements go by.
+    var bodyBytesAcknowledged: UInt64 = 0
     var wireReceived: UInt64 = 0
     var wireConsumed: UInt64 = 0
     /// The count of the last acknowledgement.

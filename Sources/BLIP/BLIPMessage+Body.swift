@@ -1,0 +1,183 @@
+import BLIPProtocol
+import CBLIP
+import Glibc
+import Synchronization
+import Transport
+
+extension BLIPMessage {
+    // MARK: Sending
+
+    /// Replaces the body by a copy of `slice`.
+    @inline(__always)
+    public func setBody(_ slice: blip_slice) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
+        body.removeAll(keepingCapacity: 4096)
+        if !sources.isEmpty { sources = [] }
+        return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+    }
+
+    public func appendBody(_ slice: blip_slice) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
+        guard !bytes.isEmpty else { return BLIP_OK }
+        guard sources.isEmpty else {
+            sources.append(CopiedSource(bytes))
+            return BLIP_OK
+        }
+        return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+    }
+
+    public func appendBorrowed(_ slice: blip_slice, _ holder: Handler<Never>) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
+        sources.append(BorrowedSource(bytes, holder))
+        return BLIP_OK
+    }
+
+    public func appendFile(_ descriptor: Int32, offset: UInt64, length: UInt64, closes: Bool) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard let source = FileSource(descriptor, offset: offset, length: length, closes: closes) else {
+            return BLIP_ERROR_FILE
+        }
+        sources.append(source)
+        return BLIP_OK
+    }
+
+    public func appendStream(_ handler: Handler<blip_body_fn>) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard handler.function != nil else { return BLIP_ERROR_ARGUMENT }
+        sources.append(PulledSource(handler))
+        return BLIP_OK
+    }
+
+    /// A pulled body has bytes again; any thread.
+    public func resumeBody() -> blip_status {
+        guard let connection, isFrozen else { return BLIP_ERROR_STATE }
+        connection.resume(self)
+        return BLIP_OK
+    }
+
+    public func setText(_ text: blip_slice) -> blip_status {
+        text.text { _ in
+            let status = setContentType(("text/plain; charset=UTF-8" as StaticString).bytes)
+            return status == BLIP_OK ? setBody(text) : status
+        }
+    }
+
+    /// Sets a JSON body; above 100 bytes it is sent compressed.
+    public func setJSON(_ json: blip_slice) -> blip_status {
+        json.text { bytes in
+            var status = setContentType(("application/json" as StaticString).bytes)
+            if status == BLIP_OK { status = setBody(json) }
+            if status == BLIP_OK, bytes.count > 100 { status = setFlag(BLIP_FLAG_COMPRESSED, true) }
+            return status
+        }
+    }
+
+    public func setSent(_ handler: Handler<blip_sent_fn>) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        extras.sent = handler
+        return BLIP_OK
+    }
+
+    public func setProgress(_ handler: Handler<blip_progress_fn>) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        extras.progress = handler
+        return BLIP_OK
+    }
+
+    public var bytesSent: UInt64 { publishedBytes.load(ordering: .relaxed) }
+    public var isSentNow: Bool { isSent.load(ordering: .acquiring) }
+
+    public var currentNumber: UInt64 {
+        isIncoming ? number : publishedNumber.load(ordering: .relaxed)
+    }
+
+    public func waitSent(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        guard !isIncoming, let connection, isFrozen else { return BLIP_ERROR_STATE }
+        if isSentNow { return BLIP_OK }
+        let waiter = Waiter()
+        let known = extras.shared.withLock { shared -> blip_status? in
+            if let status = shared.sentStatus { return status }
+            shared.sentWaiters.append(waiter)
+            return nil
+        }
+        if let known { return known }
+        // A message without extras leaves no trace when it is flushed: the loop has to be asked.
+        connection.noteWaiter(of: self)
+        return waiter.wait(timeout, in: connection.context)?.status ?? BLIP_ERROR_TIMEOUT
+    }
+
+    // MARK: Receiving
+
+    public var isWholeNow: Bool { isIncoming ? isWhole.load(ordering: .acquiring) : true }
+
+    public var bodySize: UInt64 {
+        guard isIncoming else { return UInt64(knownSize - properties.count) }
+        return isBodyStreamed.load(ordering: .acquiring)
+            ? publishedBytes.load(ordering: .relaxed) : bodyBytesReceived
+    }
+
+    /// The whole body; of a streamed message what was left unread.
+    public func wholeBody(_ target: UnsafeMutablePointer<blip_slice>?) -> blip_status {
+        guard let target else { return BLIP_ERROR_ARGUMENT }
+        guard isIncoming else {
+            guard sources.isEmpty else { return BLIP_ERROR_UNSUPPORTED }
+            target.pointee = blip_slice(body.bytes)
+            return BLIP_OK
+        }
+        guard isWhole.load(ordering: .acquiring) else { return BLIP_ERROR_NOT_COMPLETE }
+        if let incoming = existingExtras?.incoming, isBodyStreamed.load(ordering: .acquiring) {
+            target.pointee = incoming.rest
+        } else {
+            target.pointee = blip_slice(incomingBody)
+        }
+        return BLIP_OK
+    }
+
+    /// A request's response shall be delivered at its properties.
+    public func setStreamed(_ isStreamed: Bool) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard kind == .request else { return BLIP_ERROR_ARGUMENT }
+        extras.isResponseStreamed = isStreamed
+        return BLIP_OK
+    }
+
+    public func setData(_ handler: Handler<blip_data_fn>) -> blip_status {
+        guard isIncoming, let connection, isBodyStreamed.load(ordering: .acquiring) else { return BLIP_ERROR_STATE }
+        connection.perform { connection.setData(self, handler) }
+        return BLIP_OK
+    }
+
+    public func read(
+        _ buffer: UnsafeMutableRawPointer?, _ capacity: Int, _ size: UnsafeMutablePointer<Int>?
+    ) -> blip_status {
+        guard let buffer, let size, capacity > 0 else { return BLIP_ERROR_ARGUMENT }
+        guard isIncoming, let connection, let incoming = existingExtras?.incoming else { return BLIP_ERROR_STATE }
+        let (status, count, mustPost) = incoming.read(
+            into: UnsafeMutableRawBufferPointer(start: buffer, count: capacity))
+        if mustPost { connection.postAcknowledgement(self) }
+        size.pointee = count
+        return status
+    }
+
+    public func readWaiting(
+        _ buffer: UnsafeMutableRawPointer?, _ capacity: Int, _ timeout: Int64, _ size: UnsafeMutablePointer<Int>?
+    ) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        let start = monotonicNanoseconds()
+        while true {
+            let status = read(buffer, capacity, size)
+            guard status == BLIP_AGAIN, let connection, let incoming = existingExtras?.incoming else { return status }
+            guard let waiter = incoming.wait() else { continue }
+            var left = timeout
+            if timeout >= 0 {
+                left = timeout - Int64((monotonicNanoseconds() - start) / 1_000_000)
+                if left < 0 { return BLIP_ERROR_TIMEOUT }
+            }
+            if waiter.wait(left, in: connection.context) == nil { return BLIP_ERROR_TIMEOUT }
+        }
+    }
+}

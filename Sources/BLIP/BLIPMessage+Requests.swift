@@ -1,0 +1,143 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+
+extension BLIPMessage {
+    // MARK: A request of ours
+
+    public func setTimeout(_ milliseconds: Int64) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard kind == .request, milliseconds >= -1 else { return BLIP_ERROR_ARGUMENT }
+        extras.timeout = milliseconds
+        return BLIP_OK
+    }
+
+    /// Ends the request now; any thread. What is already complete stays so.
+    public func cancel() -> blip_status {
+        guard kind == .request, !isIncoming else { return BLIP_ERROR_ARGUMENT }
+        guard let connection, isFrozen else { return BLIP_ERROR_STATE }
+        // Posted even from the loop: a completion never runs inside the call that causes it.
+        connection.loop.post { [self] in
+            connection.abandon(self, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))
+        }
+        return BLIP_OK
+    }
+
+    public func setUserData(_ data: Handler<Never>) { extras.shared.withLock { $0.userData = data } }
+
+    public var userData: UnsafeMutableRawPointer? {
+        existingExtras?.shared.withLock { $0.userData?.context }
+    }
+
+    // MARK: A request of the peer's
+
+    @inline(__always)
+    public func respond(with response: BLIPMessage) -> blip_status {
+        guard let connection, isIncoming else { return BLIP_ERROR_ARGUMENT }
+        guard response.kind != .request, !response.isIncoming else { return BLIP_ERROR_ARGUMENT }
+        return connection.respond(to: self, with: response)
+    }
+
+    /// Makes a response, lets `fill` complete it, and sends it.
+    @inline(__always)
+    private func respond(_ fill: (BLIPMessage) -> blip_status) -> blip_status {
+        guard let connection, isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
+        let response = connection.makeResponse(to: self)
+        let status = fill(response)
+        return status == BLIP_OK ? connection.respond(to: self, with: response) : status
+    }
+
+    @inline(__always)
+    public func respondData(_ body: blip_slice, _ type: blip_slice) -> blip_status {
+        type.text { type in
+            respond { response in
+                let status = type.isEmpty ? BLIP_OK : response.setContentType(type)
+                return status == BLIP_OK ? response.setBody(body) : status
+            }
+        }
+    }
+
+    public func respondText(_ text: blip_slice) -> blip_status { respond { $0.setText(text) } }
+    public func respondJSON(_ json: blip_slice) -> blip_status { respond { $0.setJSON(json) } }
+    public func respondEmpty() -> blip_status { respond { _ in BLIP_OK } }
+
+    public func respondError(_ domain: String, _ code: Int32, _ text: String) -> blip_status {
+        guard let connection, isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
+        return connection.respond(to: self, domain: domain.isEmpty ? "BLIP" : domain, code: code, text: text)
+    }
+
+    /// The request will be answered later.
+    public func deferReply() -> blip_status {
+        guard isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
+        guard wantsReply else { return BLIP_ERROR_NO_REPLY }
+        let (done, seen) = reply.compareExchange(
+            expected: ReplyState.open, desired: ReplyState.deferred, ordering: .acquiringAndReleasing)
+        return done || seen == ReplyState.deferred ? BLIP_OK : BLIP_ERROR_ALREADY_REPLIED
+    }
+
+    public var isReplied: Bool { reply.load(ordering: .acquiring) == ReplyState.replied }
+
+    // MARK: A response
+
+    /// Of an error response: what it says. A missing domain means "BLIP", a missing code 599.
+    public var errorHandle: OpaquePointer? {
+        guard kind == .error else { return nil }
+        return extras.shared.withLock { shared in
+            if let error = shared.error { return error.handle }
+            let domain = property(("Error-Domain" as StaticString).bytes)
+            let code = property(("Error-Code" as StaticString).bytes).flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+            let text = isIncoming ? incomingBody : body.bytes
+            let error = OwnedError(
+                ErrorRecord(
+                    status: BLIP_OK,
+                    domain: domain.map { $0.isEmpty ? Text("BLIP") : Text($0) } ?? Text("BLIP"),
+                    code: code.map { $0 == 0 ? 599 : $0 } ?? 599, message: Text(text)))
+            shared.error = error
+            return error.handle
+        }
+    }
+
+    // MARK: Both
+
+    /// One line about the message, or with its properties a line for each of them.
+    public func describe(properties: Bool) -> Text {
+        let name =
+            switch kind {
+            case .request: "request"
+            case .response: "response"
+            case .error: "error response"
+            }
+        var line = "\(name) #\(currentNumber)"
+        let profile = value(of: "Profile")
+        if profile.size > 0, let bytes = profile.bytes { line += " “\(String(decoding: bytes, as: UTF8.self))”" }
+        if flags.contains(.urgent) { line += ", urgent" }
+        if flags.contains(.compressed) { line += ", compressed" }
+        if flags.contains(.noReply) { line += ", no reply" }
+        line += ", \(bodySize) bytes"
+        if properties {
+            for index in 0..<propertyCount {
+                guard let (key, value) = property(at: index) else { break }
+                line += "\n    \(String(decoding: key, as: UTF8.self)): \(String(decoding: value, as: UTF8.self))"
+            }
+        }
+        let text = Text(line)
+        // Earlier descriptions stay valid as long as the message.
+        extras.shared.withLock { $0.descriptions.append(text) }
+        return text
+    }
+
+    /// A new request with the same properties, flags and body, to be sent elsewhere or again.
+    public func makeCopy(_ result: inout BLIPMessage?) -> blip_status {
+        guard kind == .request || isIncoming else { return BLIP_ERROR_ARGUMENT }
+        guard sources.isEmpty else { return BLIP_ERROR_UNSUPPORTED }
+        var bytes = blip_slice.empty
+        let status = wholeBody(&bytes)
+        guard status == BLIP_OK else { return status }
+        let copy = LoopContext.newMessage()
+        copy.flags = MessageFlags(rawValue: UInt8(truncatingIfNeeded: publicFlags))
+        guard let encoded = encoded.bytes, copy.properties.append(encoded) else { return BLIP_ERROR_RESOURCES }
+        result = copy
+        return copy.setBody(bytes)
+    }
+}

@@ -1,0 +1,133 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+
+/// A message as the program knows it: the engine's message with a handle, its connection and its callbacks.
+///
+/// A message is the program's alone until it is sent ("frozen"), then its connection's loop thread owns what changes;
+/// what other threads may ask is atomic or in `Extras` under its lock.
+public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .message }
+    public var slot: UInt32 = 0
+
+    /// The connection that it belongs to; set when it is sent or received.
+    public internal(set) var connection: Connection?
+    /// Received from the peer.
+    public internal(set) var isIncoming = false
+    /// Accepted for sending, or received: it can no longer be changed.
+    let frozen = Atomic<Bool>(false)
+    /// Of an incoming request: `ReplyState`.
+    let reply = Atomic<UInt8>(ReplyState.open)
+    /// Where sending is, for other threads.
+    let publishedNumber = Atomic<UInt64>(0)
+    let publishedBytes = Atomic<UInt64>(0)
+    let isSent = Atomic<Bool>(false)
+    let isWhole = Atomic<Bool>(false)
+    let isBodyStreamed = Atomic<Bool>(false)
+    let extrasPointer = Atomic<UnsafeRawPointer?>(nil)
+
+    // Of a request of ours: how its completion is told. Loop thread, once frozen.
+    var responseFunction: blip_response_fn?
+    var responseContext: UnsafeMutableRawPointer?
+    var releaseResponseContext: ReleaseFunction?
+    var hasCompleted = false
+    var queue: EventQueue?
+    /// Bytes that were added to the connection's backlog for it.
+    var countedBytes = 0
+    /// Link of the connection's inbox.
+    var nextInInbox: UnsafeRawPointer?
+
+    public required override init() { super.init() }
+
+    deinit {
+        releaseResponseContext?(responseContext)
+        releaseExtras()
+        HandleTable.freeSlot(slot)
+    }
+
+    private func releaseExtras() {
+        if let pointer = extrasPointer.exchange(nil, ordering: .acquiringAndReleasing) {
+            Unmanaged<MessageExtras>.fromOpaque(pointer).release()
+        }
+    }
+
+    /// Fresh again, for a pool. Nobody else may hold it.
+    func recycle() {
+        reset()
+        connection = nil
+        isIncoming = false
+        frozen.store(false, ordering: .relaxed)
+        reply.store(ReplyState.open, ordering: .relaxed)
+        publishedNumber.store(0, ordering: .relaxed)
+        publishedBytes.store(0, ordering: .relaxed)
+        isSent.store(false, ordering: .relaxed)
+        isWhole.store(false, ordering: .relaxed)
+        isBodyStreamed.store(false, ordering: .relaxed)
+        hasCompleted = false
+        queue = nil
+        countedBytes = 0
+        if extrasPointer.load(ordering: .relaxed) != nil { releaseExtras() }
+    }
+
+    /// What few messages need, if it was ever needed.
+    @inline(__always)
+    var existingExtras: MessageExtras? {
+        guard let pointer = extrasPointer.load(ordering: .acquiring) else { return nil }
+        return Unmanaged<MessageExtras>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    var extras: MessageExtras {
+        if let existing = existingExtras { return existing }
+        let new = Unmanaged.passRetained(MessageExtras())
+        let (done, seen) = extrasPointer.compareExchange(
+            expected: nil, desired: UnsafeRawPointer(new.toOpaque()), ordering: .acquiringAndReleasing)
+        if !done, let seen {
+            new.release()
+            return Unmanaged<MessageExtras>.fromOpaque(seen).takeUnretainedValue()
+        }
+        return new.takeUnretainedValue()
+    }
+
+    public var isFrozen: Bool { frozen.load(ordering: .acquiring) }
+    public var wantsReply: Bool { kind == .request && !flags.contains(.noReply) }
+
+    public func handleDidEnd() {
+        guard isIncoming, kind == .request else { return }
+        connection?.requestHandleDidEnd(self)
+    }
+
+    /// The response function and context, which the caller now has to call and release.
+    func takeCompletion() -> ResponseCompletion {
+        defer {
+            responseFunction = nil
+            responseContext = nil
+            releaseResponseContext = nil
+        }
+        return ResponseCompletion(
+            function: responseFunction, context: responseContext, release: releaseResponseContext)
+    }
+
+    /// Body bytes to be sent as far as they are known, and properties: what counts as backlog.
+    var knownSize: Int {
+        var total = properties.count + body.count
+        for source in sources {
+            guard let remaining = source.remaining, let count = Int(exactly: remaining) else { continue }
+            total = total.addingReportingOverflow(count).overflow ? Int.max / 4 : total + count
+        }
+        return min(total, Int.max / 4)
+    }
+}
+
+/// How an incoming request stands with its response.
+enum ReplyState {
+    static let open: UInt8 = 0
+    static let deferred: UInt8 = 1
+    static let replied: UInt8 = 2
+}
+
+/// How the end of a request is told to the program.
+struct ResponseCompletion {
+    var function: blip_response_fn?
+    var context: UnsafeMutableRawPointer?
+    var release: ReleaseFunction?
+}

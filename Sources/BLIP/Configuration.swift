@@ -1,0 +1,54 @@
+import BLIPProtocol
+import CBLIP
+import Transport
+import WebSocketProtocol
+
+/// What a connection was told by its options: immutable, shared by all connections of a listener.
+final class Configuration: Sendable {
+    let protocols: [String]
+    let headers: [HTTPHeader]
+    let userAgent: String?
+    let queue: EventQueue?
+    /// Nanoseconds; 0: none.
+    let connectTimeout: UInt64
+    let closeTimeout: UInt64
+    let pingInterval: UInt64
+    let pingsMissed: UInt32
+    let limits: Limits
+    let httpHead: Int
+    let compressionLevel: Int32
+    let tls: TLSContext?
+    let tlsServerName: String?
+
+    init(_ common: CommonOptions, queue: EventQueue?, tls: TLSContext?) {
+        protocols = common.protocols.isEmpty ? ["BLIP_3", "BLIP"] : common.protocols
+        headers = common.headers
+        userAgent = common.userAgent
+        self.queue = common.queue ?? queue
+        connectTimeout = nanoseconds(common.connectTimeout)
+        closeTimeout = nanoseconds(common.closeTimeout)
+        pingInterval = nanoseconds(common.pingInterval)
+        pingsMissed = common.pingsMissed
+        limits = common.limits
+        httpHead = common.httpHead
+        compressionLevel = common.compressionLevel
+        self.tls = tls
+        tlsServerName = common.tlsServerName
+    }
+
+    /// The version that a subprotocol means; nil if it is none of ours.
+    static func version(of subprotocol: String) -> ProtocolVersion? {
+        switch subprotocol.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false).first {
+        case "BLIP_3": .v3
+        case "BLIP": .v2
+        default: nil
+        }
+    }
+}
+
+/// Milliseconds as nanoseconds; negative ones mean for ever.
+func nanoseconds(_ milliseconds: Int64) -> UInt64 {
+    guard milliseconds >= 0 else { return UInt64.max / 2 }
+    let (result, overflow) = UInt64(milliseconds).multipliedReportingOverflow(by: 1_000_000)
+    return overflow ? UInt64.max / 2 : min(result, UInt64.max / 2)
+}

@@ -1,0 +1,263 @@
+import BLIPProtocol
+import CBLIP
+import Glibc
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    // MARK: From any thread
+
+    /// Closes: requests under way complete with `BLIP_ERROR_CLOSED`.
+    public func close(code: UInt16, reason: [UInt8]) -> blip_status {
+        guard WebSocketFrame.isValidCloseCode(code) else { return BLIP_ERROR_ARGUMENT }
+        guard state != BLIP_STATE_CLOSED else { return BLIP_OK }
+        markClosing()
+        loop.post { [self] in beginClose(code: code, reason: reason, nil) }
+        return BLIP_OK
+    }
+
+    /// Closes when everything under way is finished, at the latest after `timeout` milliseconds.
+    public func closeGracefully(timeout: Int64) -> blip_status {
+        guard state != BLIP_STATE_CLOSED else { return BLIP_OK }
+        markClosing()
+        loop.post { [self] in drain(timeout: timeout) }
+        return BLIP_OK
+    }
+
+    /// From now on nothing new is accepted; the state callback follows from the loop.
+    private func markClosing() {
+        let seen = state
+        if seen == BLIP_STATE_OPEN || seen == BLIP_STATE_CONNECTING {
+            _ = publishedState.compareExchange(
+                expected: seen, desired: BLIP_STATE_CLOSING, ordering: .acquiringAndReleasing)
+            hasAnnouncedClosing.store(false, ordering: .relaxed)
+        }
+    }
+
+    public func waitOpen(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        if !isIncoming, state == BLIP_STATE_NEW {
+            let status = connect()
+            guard status == BLIP_OK else { return status }
+        }
+        let waiter = Waiter()
+        let now = info.withLock { info -> blip_status? in
+            if let status = info.finalStatus { return status == BLIP_OK ? BLIP_ERROR_CLOSED : status }
+            if state == BLIP_STATE_OPEN { return BLIP_OK }
+            if state > BLIP_STATE_OPEN { return BLIP_ERROR_CLOSED }
+            info.openWaiters.append(waiter)
+            return nil
+        }
+        if let now { return now }
+        // It may have opened between the look and the registration.
+        if state == BLIP_STATE_OPEN { return BLIP_OK }
+        return waiter.wait(timeout, in: context)?.status ?? BLIP_ERROR_TIMEOUT
+    }
+
+    public func waitClosed(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        let waiter = Waiter()
+        let isClosed = info.withLock { info -> Bool in
+            if info.finalStatus != nil { return true }
+            info.closeWaiters.append(waiter)
+            return false
+        }
+        if isClosed { return BLIP_OK }
+        return waiter.wait(timeout, in: context) == nil ? BLIP_ERROR_TIMEOUT : BLIP_OK
+    }
+
+    // MARK: On the loop
+
+    /// Begins to close for the program. `failure` is what the connection's end is reported as, nil if it is as asked.
+    func beginClose(code: UInt16, reason: [UInt8], _ failure: Failure?) {
+        switch phase {
+        case .closed, .closing: return
+        case .open:
+            guard let session else { return finish(failure) }
+            let pending = failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed by this side.")
+            startClosing(session, pending: pending, final: failure)
+            session.closeFrame = (code, reason)
+            act(on: session.closing.close(code: code, now: loop.refreshNow()), session)
+        case .waitingForAccept:
+            refuse(
+                ServerHandshake.refusal(status: 403, text: "The connection was refused."),
+                failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was refused."))
+        default:
+            finish(failure)
+        }
+    }
+
+    /// The peer broke a protocol: says so with a close frame and ends.
+    func break_(_ session: Session, _ code: UInt16, _ failure: Failure) {
+        guard phase == .open || phase == .closing else { return }
+        runtimeHold.log(BLIP_LOG_WARNING, "connection", failure.text)
+        if phase == .open { startClosing(session, pending: failure, final: failure) }
+        var text = failure.text
+        if session.closeFrame == nil { session.closeFrame = (code, text.withUTF8 { [UInt8]($0.prefix(123)) }) }
+        act(on: session.closing.fail(code: code, now: loop.refreshNow()), session)
+    }
+
+    func peerDidClose(_ code: UInt16?, _ reason: String, _ session: Session) {
+        let number = Int64(code ?? 1005)
+        if phase == .open {
+            let said = reason.isEmpty ? "" : ": \(reason)"
+            let failure = Failure(
+                BLIP_ERROR_PEER_CLOSED, domain: "WebSocket", code: number,
+                "The peer closed the connection with code \(number)\(said)")
+            let isOrderly = code == nil || code == 1000 || code == 1001
+            startClosing(session, pending: failure, final: isOrderly ? nil : failure)
+        }
+        info.withLock { $0.closeCode = Int32(number) }
+        session.closeFrame = session.closeFrame ?? (code, [])
+        act(on: session.closing.received(code: code, now: loop.refreshNow()), session)
+    }
+
+    /// Nothing of BLIP is sent or received any more; whoever waits is told.
+    private func startClosing(_ session: Session, pending: Failure, final: Failure?) {
+        phase = .closing
+        failure = final
+        publishClosing()
+        failEverything(pending)
+    }
+
+    private func publishClosing() {
+        let old = publishedState.exchange(BLIP_STATE_CLOSING, ordering: .acquiringAndReleasing)
+        guard old != BLIP_STATE_CLOSING || !hasAnnouncedClosing.load(ordering: .relaxed) else { return }
+        hasAnnouncedClosing.store(true, ordering: .relaxed)
+        if let handler = callbacks.state {
+            deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSING), connection: self))
+        }
+    }
+
+    /// Does what the closing handshake says.
+    func act(on action: WebSocketCloseHandshake.Action, _ session: Session) {
+        switch action {
+        case .none: break
+        case .sendClose(let code):
+            session.closeFrame = (code, session.closeFrame?.reason ?? [])
+            session.mustWriteClose = true
+            if let code { info.withLock { if $0.closeCode == 0 { $0.closeCode = Int32(code) } } }
+            stream?.requestOutput()
+        case .finishOutput: stream?.finishOutput()
+        case .drop: return finish(failure)
+        }
+        if let deadline = session.closing.deadline { armTimer(at: deadline) }
+    }
+
+    private func drain(timeout: Int64) {
+        switch phase {
+        case .open:
+            guard !isDraining else { return }
+            isDraining = true
+            publishClosing()
+            drainDeadline = timeout < 0 ? .max : loop.refreshNow() &+ nanoseconds(timeout)
+            armNextTimer()
+            checkDrained()
+        case .closing, .closed: return
+        default: beginClose(code: 1001, reason: [], nil)
+        }
+    }
+
+    /// Closes once nothing is under way any more.
+    func checkDrained() {
+        guard isDraining, phase == .open, let engine = session?.engine else { return }
+        guard engine.isIdle, unanswered <= 0 else { return }
+        loop.post { [self] in
+            guard phase == .open, let engine = session?.engine, engine.isIdle, unanswered <= 0 else { return }
+            beginClose(code: 1000, reason: [], nil)
+        }
+    }
+
+    // MARK: The transport's end
+
+    public func stream(_ stream: Transport.Stream, didEnd error: TransportError?) {
+        switch phase {
+        case .closing:
+            finish(failure)
+        case .open:
+            finish(error.map { Failure($0) } ?? Failure(
+                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection without closing the WebSocket."))
+        case .securing:
+            finish(error.map { Failure($0) } ?? Failure(
+                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the TLS handshake."))
+        default:
+            finish(error.map { Failure($0) } ?? Failure(
+                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the HTTP upgrade."))
+        }
+    }
+
+    /// The end, once: everything that waits is completed, and the closed callback comes last.
+    func finish(_ failure: Failure?) {
+        guard phase != .closed else { return }
+        let wasBegun = indexInContext >= 0
+        if phase != .closing { publishClosing() }
+        phase = .closed
+        if let timer { loop.cancel(timer) }
+        timer = nil
+        connector?.cancel()
+        connector = nil
+        stream?.close()
+        if let failure {
+            runtimeHold.log(BLIP_LOG_INFO, "connection", "ended: \(failure.text)")
+            let error = OwnedError(ErrorRecord(failure))
+            info.withLock { $0.error = error }
+        }
+        failEverything(failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed."))
+        session = nil
+        stream = nil
+        upgrade = nil
+        publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
+        if let handler = callbacks.state {
+            deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSED), connection: self))
+        }
+        let status = failure?.status ?? BLIP_OK
+        let (openWaiters, closeWaiters) = info.withLock { info -> ([Waiter], [Waiter]) in
+            info.finalStatus = status
+            defer {
+                info.openWaiters = []
+                info.closeWaiters = []
+            }
+            return (info.openWaiters, info.closeWaiters)
+        }
+        for waiter in openWaiters { waiter.signal(status == BLIP_OK ? BLIP_ERROR_CLOSED : status) }
+        listener?.connectionDidEnd()
+        context.remove(self)
+        if let handler = callbacks.close {
+            deliver(Event(.close(handler), status: status, connection: self))
+        } else {
+            closeDidSettle()
+        }
+        for waiter in closeWaiters { waiter.signal(status) }
+        // What the program gave is let go of now: contexts are released, and cycles through them end.
+        callbacks = ConnectionCallbacks()
+        handlers = HandlerTable()
+        if wasBegun { runtimeHold.objectDidEnd() }
+    }
+
+    /// Completes every request, send and stream with a failure.
+    private func failEverything(_ failure: Failure) {
+        let late = phase == .closed ? inbox.close() : inbox.drain()
+        let waiting = waitingToSend
+        waitingToSend = []
+        var flushing: [BLIPMessage] = []
+        if let session {
+            flushing = session.flushing
+            session.flushing = []
+            let (requests, outgoing, incoming) = session.engine.takeAll()
+            for message in outgoing.map(Self.own) { reject(message, failure) }
+            for message in incoming.map(Self.own) where message.isBodyStreamed.load(ordering: .relaxed) {
+                dataDidArrive(message, status: failure.status, nil)
+            }
+            for message in requests.map(Self.own) { reject(message, failure) }
+            let pings = session.pings
+            session.pings = []
+            for ping in pings { report(ping, failure.status, 0) }
+        }
+        for message in flushing { reject(message, failure) }
+        for message in waiting { reject(message, failure) }
+        for message in late { reject(message, failure) }
+    }
+}
+
+func closeDescriptor(_ descriptor: Int32) { _ = Glibc.close(descriptor) }

@@ -1,0 +1,183 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    // MARK: The timer
+
+    func armTimer(after delay: UInt64) {
+        guard delay < UInt64.max / 2 else { return }
+        armTimer(at: loop.refreshNow() &+ delay)
+    }
+
+    func armTimer(at deadline: UInt64) {
+        let timer = self.timer ?? ConnectionTimer(self)
+        self.timer = timer
+        loop.schedule(timer, at: deadline)
+    }
+
+    /// Arms the timer of an open connection for whatever is due first.
+    func armNextTimer() {
+        guard let session, phase == .open else { return }
+        var next = min(session.nextPing, drainDeadline)
+        for ping in session.pings { next = min(next, ping.deadline) }
+        if next < UInt64.max / 2 {
+            armTimer(at: next)
+        } else if let timer {
+            loop.cancel(timer)
+        }
+    }
+
+    func timerDidFire() {
+        let now = loop.refreshNow()
+        switch phase {
+        case .idle, .closed: break
+        case .open: openTimerDidFire(now)
+        case .closing:
+            if let session {
+                act(on: session.closing.timeOut(now: now), session)
+            } else {
+                finish(failure ?? upgrade?.endsAfterOutput)
+            }
+        case .connecting, .securing, .upgrading, .waitingForAccept:
+            let what =
+                switch phase {
+                case .connecting: "connecting"
+                case .securing: "the TLS handshake"
+                default: "the HTTP upgrade"
+                }
+            let whom = url.map { " of \($0)" } ?? ""
+            finish(Failure(
+                BLIP_ERROR_TIMEOUT, "Timed out during \(what)\(whom); the peer is silent or the timeout is too short."))
+        }
+    }
+
+    private func openTimerDidFire(_ now: UInt64) {
+        guard let session, let stream else { return }
+        if now >= drainDeadline { return beginClose(code: 1001, reason: [], nil) }
+        let late = session.pings.filter { now >= $0.deadline }
+        if !late.isEmpty {
+            session.pings.removeAll { now >= $0.deadline }
+            for ping in late { report(ping, BLIP_ERROR_TIMEOUT, 0) }
+        }
+        guard phase == .open else { return }
+        if now >= session.nextPing {
+            if stream.bytesReceived != session.lastBytesReceived {
+                session.silentPings = 0
+            } else if session.silentPings >= configuration.pingsMissed {
+                return finish(Failure(
+                    BLIP_ERROR_PEER_SILENT, "Nothing came from the peer, not even an answer to pings."))
+            }
+            session.lastBytesReceived = stream.bytesReceived
+            if session.silentPings > 0 || now >= session.nextPing {
+                session.silentPings += 1
+                enqueuePing(session, handler: nil, deadline: .max, now)
+            }
+            session.engine.releaseIdleMemory()
+            session.nextPing = now &+ configuration.pingInterval
+        }
+        armNextTimer()
+    }
+
+    func startKeepAlive() {
+        guard let session, let stream else { return }
+        session.lastBytesReceived = stream.bytesReceived
+        session.nextPing =
+            configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
+        if let timer { loop.cancel(timer) }
+        armNextTimer()
+    }
+
+    // MARK: Pings
+
+    /// Sends a ping; any thread. The handler gets the round trip in microseconds, or why there is none.
+    public func ping(timeout: Int64, _ handler: Handler<blip_pong_fn>) -> blip_status {
+        guard state == BLIP_STATE_OPEN else { return state < BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
+        perform { [self] in
+            let now = loop.refreshNow()
+            guard phase == .open, let session else {
+                return deliver(Event(.pong(handler), status: BLIP_ERROR_CLOSED, connection: self))
+            }
+            enqueuePing(session, handler: handler, deadline: timeout < 0 ? .max : now &+ nanoseconds(timeout), now)
+            armNextTimer()
+        }
+        return BLIP_OK
+    }
+
+    private func enqueuePing(_ session: Session, handler: Handler<blip_pong_fn>?, deadline: UInt64, _ now: UInt64) {
+        session.pingCounter &+= 1
+        session.pings.removeAll { $0.handler == nil }
+        session.pings.append(Ping(payload: session.pingCounter, sentAt: now, deadline: deadline, handler: handler))
+        stream?.requestOutput()
+    }
+
+    func handlePong(_ payload: UnsafeRawBufferPointer, _ session: Session) {
+        guard payload.count == 8 else { return }
+        let number = payload.loadUnaligned(as: UInt64.self)
+        guard let index = session.pings.firstIndex(where: { $0.payload == number && $0.isWritten }) else { return }
+        // A pong answers all pings before it (RFC 6455 §5.5.3).
+        let answered = session.pings[...index]
+        session.pings.removeFirst(answered.count)
+        let now = loop.refreshNow()
+        for ping in answered { report(ping, BLIP_OK, Int64((now &- ping.sentAt) / 1000)) }
+        armNextTimer()
+    }
+
+    func report(_ ping: Ping, _ status: blip_status, _ microseconds: Int64) {
+        guard let handler = ping.handler else { return }
+        deliver(Event(.pong(handler), status: status, value: microseconds, connection: self))
+    }
+
+    /// Writes the control frames that wait; how many bytes they take.
+    func writeControl(_ session: Session, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
+        guard session.pong != nil || !session.pings.isEmpty || session.mustWriteClose else { return 0 }
+        guard let base = buffer.baseAddress else { return 0 }
+        var used = 0
+        func key() -> UInt32? { session.role == .client ? context.maskKeys.next() : nil }
+        if let pong = session.pong, buffer.count - used >= WebSocketFrame.maximumControlFrame {
+            session.pong = nil
+            used += pong.withUnsafeBytes {
+                WebSocketFrame.writeControl(.pong, payload: $0, maskKey: key(), to: base + used)
+            }
+        }
+        for index in session.pings.indices where !session.pings[index].isWritten {
+            guard buffer.count - used >= WebSocketFrame.maximumControlFrame else { break }
+            session.pings[index].isWritten = true
+            used += withUnsafeBytes(of: session.pings[index].payload) {
+                WebSocketFrame.writeControl(.ping, payload: $0, maskKey: key(), to: base + used)
+            }
+        }
+        if session.mustWriteClose, let frame = session.closeFrame,
+            buffer.count - used >= WebSocketFrame.maximumControlFrame
+        {
+            session.mustWriteClose = false
+            session.isCloseFrameWritten = true
+            used += frame.reason.withUnsafeBytes {
+                WebSocketFrame.writeClose(code: frame.code, reason: $0, maskKey: key(), to: base + used)
+            }
+        }
+        return used
+    }
+
+    // MARK: Counters
+
+    /// Puts the figures where other threads read them together.
+    func publishCounters(_ session: Session, _ stream: Transport.Stream) {
+        let engine = session.engine
+        let counters = ConnectionCounters(
+            messagesSent: engine.messagesSent, messagesReceived: engine.messagesReceived,
+            framesSent: engine.framesSent, framesReceived: engine.framesReceived,
+            bytesSent: stream.bytesSent, bytesReceived: stream.bytesReceived,
+            requestsPending: UInt64(max(0, engine.pendingRequests)),
+            requestsUnanswered: UInt64(max(0, unanswered)), messagesQueued: UInt64(max(0, engine.queuedMessages)))
+        info.withLock { $0.counters = counters }
+    }
+
+    /// The figures, all of one moment.
+    public func readCounters() -> ConnectionCounters {
+        if loop.isCurrent, let session, let stream { publishCounters(session, stream) }
+        return info.withLock { $0.counters }
+    }
+}

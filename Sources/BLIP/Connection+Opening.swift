@@ -1,0 +1,263 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    // MARK: Outgoing
+
+    /// Begins to connect; any thread.
+    public func connect() -> blip_status {
+        guard !isIncoming else { return BLIP_ERROR_STATE }
+        let (done, seen) = publishedState.compareExchange(
+            expected: BLIP_STATE_NEW, desired: BLIP_STATE_CONNECTING, ordering: .acquiringAndReleasing)
+        guard done else { return seen == BLIP_STATE_CONNECTING || seen == BLIP_STATE_OPEN ? BLIP_OK : BLIP_ERROR_CLOSED }
+        guard !runtimeHold.isStopped, loop.post({ [self] in startConnecting() }) else {
+            publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
+            return BLIP_ERROR_STOPPED
+        }
+        return BLIP_OK
+    }
+
+    private func startConnecting() {
+        guard phase == .idle, let url else { return }
+        begin()
+        phase = .connecting
+        if let handler = callbacks.state {
+            deliver(Event(.state(handler), value: Int64(BLIP_STATE_CONNECTING), connection: self))
+        }
+        guard phase == .connecting else { return }
+        runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url)")
+        armTimer(after: configuration.connectTimeout)
+        var options = Connector.Options()
+        options.timeout = -1
+        let completion: (Result<Int32, TransportError>) -> Void = { [weak self] result in
+            guard let self else { return }
+            self.connector = nil
+            switch result {
+            case .success(let descriptor): self.socketDidConnect(descriptor)
+            case .failure(let error): self.finish(Failure(error))
+            }
+        }
+        connector =
+            if let path = url.unixPath {
+                Connector.connect(loop: loop, unixPath: path, options: options, completion: completion)
+            } else {
+                Connector.connect(loop: loop, host: url.host, port: url.port, options: options, completion: completion)
+            }
+    }
+
+    private func socketDidConnect(_ descriptor: Int32) {
+        guard phase == .connecting, let url else { return closeDescriptor(descriptor) }
+        let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
+        self.stream = stream
+        if let tls = configuration.tls {
+            phase = .securing
+            let name = configuration.tlsServerName ?? (url.unixPath == nil ? url.host : "localhost")
+            stream.startTLS(tls, serverName: name, isServer: false)
+            stream.startReading()
+        } else {
+            stream.startReading()
+            sendUpgrade()
+        }
+    }
+
+    private func sendUpgrade() {
+        guard let url, let stream else { return }
+        phase = .upgrading
+        do {
+            let handshake = try ClientHandshake(
+                url: url, protocols: configuration.protocols, headers: configuration.headers,
+                userAgent: configuration.userAgent, nonce: Randomness.bytes(16))
+            upgrade = Upgrade(
+                parser: HTTPHeadParser(.response, maximum: configuration.httpHead), client: handshake)
+        } catch {
+            return finish(Failure(error))
+        }
+        stream.requestOutput()
+    }
+
+    /// The server's answer to the upgrade.
+    private func handle(_ response: HTTPResponseHead, _ upgrade: Upgrade) {
+        guard let client = upgrade.client else { return }
+        switch client.check(response) {
+        case .failure(let failure): finish(Failure(failure))
+        case .success(let subprotocol):
+            rememberHead(path: url?.target ?? "/", response.headers)
+            open(subprotocol: subprotocol)
+        }
+    }
+
+    // MARK: Incoming
+
+    /// Takes over an accepted socket. Loop thread.
+    func takeOver(_ descriptor: Int32) {
+        begin()
+        let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
+        self.stream = stream
+        armTimer(after: configuration.connectTimeout)
+        upgrade = Upgrade(parser: HTTPHeadParser(.request, maximum: configuration.httpHead))
+        if let tls = configuration.tls {
+            phase = .securing
+            stream.startTLS(tls, serverName: nil, isServer: true)
+        } else {
+            phase = .upgrading
+        }
+        stream.startReading()
+    }
+
+    /// A client's request to upgrade.
+    private func handle(_ request: HTTPRequestHead, _ upgrade: Upgrade) {
+        guard let listener else { return finish(Failure(BLIP_ERROR_CLOSED, "The listener was stopped.")) }
+        switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
+        case .refuse(let status, let response, let text):
+            refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
+        case .accept(let subprotocol, let response):
+            upgrade.subprotocol = subprotocol
+            upgrade.output = response
+            rememberHead(path: request.pathAndQuery, request.headers)
+            phase = .waitingForAccept
+            if let handler = listener.acceptHandler {
+                rememberAddresses()
+                deliver(Event(.accept(handler), connection: self, listener: listener))
+            } else {
+                continueAfterAccept()
+            }
+        }
+    }
+
+    /// The program has seen the request; from any thread.
+    func acceptDidSettle() {
+        perform { [self] in continueAfterAccept() }
+    }
+
+    private func continueAfterAccept() {
+        guard phase == .waitingForAccept, let upgrade else { return }
+        open(subprotocol: upgrade.subprotocol)
+        stream?.resumeReading()
+    }
+
+    /// Answers the upgrade with something else and ends.
+    func refuse(_ response: [UInt8], _ failure: Failure) {
+        guard let upgrade, let stream else { return finish(failure) }
+        phase = .closing
+        publish(BLIP_STATE_CLOSING)
+        upgrade.output = response
+        upgrade.endsAfterOutput = failure
+        armTimer(after: configuration.closeTimeout)
+        stream.requestOutput()
+    }
+
+    // MARK: Both
+
+    /// The connection counts as alive from now on.
+    func begin() {
+        guard indexInContext < 0, phase != .closed else { return }
+        context.add(self)
+        runtimeHold.objectDidBegin()
+    }
+
+    public func streamDidSecure(_ stream: Transport.Stream) {
+        guard phase == .securing else { return }
+        if isIncoming { phase = .upgrading } else { sendUpgrade() }
+    }
+
+    /// Takes the HTTP head off the bytes; how many were taken.
+    func receiveHead(_ bytes: UnsafeMutableRawBufferPointer) -> Int {
+        guard let upgrade else { return bytes.count }
+        switch upgrade.parser.feed(UnsafeRawBufferPointer(bytes)) {
+        case .incomplete: return 0
+        case .request(let head, let consumed):
+            handle(head, upgrade)
+            return consumed
+        case .response(let head, let consumed):
+            if head.isInterim {
+                upgrade.parser = HTTPHeadParser(.response, maximum: configuration.httpHead)
+                return consumed
+            }
+            handle(head, upgrade)
+            return consumed
+        case .failed(let status, let text):
+            if isIncoming {
+                refuse(
+                    ServerHandshake.refusal(status: status, text: text),
+                    Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
+            } else {
+                finish(Failure(BLIP_ERROR_HTTP, domain: "HTTP", text))
+            }
+            return bytes.count
+        }
+    }
+
+    private func open(subprotocol: String) {
+        guard let version = Configuration.version(of: subprotocol) else {
+            return finish(Failure(BLIP_ERROR_SUBPROTOCOL, "The subprotocol \(subprotocol) is not known."))
+        }
+        let context = context
+        let engine = Engine(
+            version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
+            makeMessage: { context.makeMessage() })
+        session = Session(engine: engine, role: isIncoming ? .server : .client, configuration: configuration)
+        if !isIncoming { upgrade = nil }
+        rememberAddresses()
+        info.withLock {
+            $0.subprotocol = Text(subprotocol)
+            $0.version = Int32(version.rawValue)
+        }
+        phase = .open
+        startKeepAlive()
+        publish(BLIP_STATE_OPEN)
+        runtimeHold.log(BLIP_LOG_INFO, "connection", "open, \(subprotocol)")
+        let waiters = info.withLock { info -> [Waiter] in
+            defer { info.openWaiters = [] }
+            return info.openWaiters
+        }
+        for waiter in waiters { waiter.signal(BLIP_OK) }
+        if let handler = callbacks.open { deliver(Event(.open(handler), connection: self)) }
+        guard phase == .open else { return }
+        let waiting = waitingToSend
+        waitingToSend = []
+        for message in waiting { hand(message, to: engine) }
+        stream?.requestOutput()
+    }
+
+    private func rememberHead(path: String, _ headers: HTTPHeaders) {
+        let list = headers.lines.map { (name: $0.name.lowercased(), value: Text($0.value)) }
+        info.withLock {
+            $0.path = Text(path)
+            $0.headers = list
+        }
+    }
+
+    private func rememberAddresses() {
+        guard let stream else { return }
+        let local = Text(stream.localAddress.description)
+        let remote = Text(stream.remoteAddress.description)
+        let version = stream.tlsVersion.map { Text($0) }
+        let cipher = stream.tlsCipher.map { Text($0) }
+        let certificate = stream.peerCertificateDER.map { Text($0) }
+        info.withLock {
+            guard $0.remoteAddress == nil else { return }
+            $0.localAddress = local
+            $0.remoteAddress = remote
+            $0.isSecure = stream.isSecure
+            $0.tlsVersion = version
+            $0.tlsCipher = cipher
+            $0.peerCertificate = certificate
+        }
+    }
+}
+
+extension Failure {
+    init(_ failure: UpgradeFailure) {
+        switch failure.kind {
+        case .httpStatus(let status, _):
+            self.init(BLIP_ERROR_HTTP_STATUS, domain: "HTTP", code: Int64(status), failure.text)
+        case .subprotocol: self.init(BLIP_ERROR_SUBPROTOCOL, domain: "WebSocket", failure.text)
+        case .limit: self.init(BLIP_ERROR_LIMIT, domain: "HTTP", failure.text)
+        case .argument: self.init(BLIP_ERROR_ARGUMENT, failure.text)
+        case .http: self.init(BLIP_ERROR_HTTP, domain: "HTTP", failure.text)
+        }
+    }
+}

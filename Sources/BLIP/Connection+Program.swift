@@ -1,0 +1,102 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    /// For `url` as text; the failure says what is wrong with it.
+    public convenience init(runtime: Runtime, url: String, options: ConnectionOptions?) throws(Failure) {
+        switch WebSocketURL.parse(url) {
+        case .success(let parsed): try self.init(runtime: runtime, url: parsed, options: options)
+        case .failure(let failure): throw Failure(BLIP_ERROR_URL, failure.description)
+        }
+    }
+
+    /// A reference for the program: to the library's own handle.
+    public func lendHandle() -> OpaquePointer? { HandleTable.retain(handle, as: Connection.self) }
+
+    // MARK: What may be asked, from any thread
+
+    public var error: OpaquePointer? { info.withLock { $0.error?.handle } }
+    public var closeCode: Int32 { info.withLock { $0.closeCode } }
+    public var protocolVersion: Int32 { info.withLock { $0.version } }
+    public var isAccepted: Bool { isIncoming }
+    public var isSecure: Bool { info.withLock { $0.isSecure } }
+    public var subprotocolText: Text? { info.withLock { $0.subprotocol } }
+    public var localAddressText: Text? { info.withLock { $0.localAddress } }
+    public var remoteAddressText: Text? { info.withLock { $0.remoteAddress } }
+    public var tlsVersionText: Text? { info.withLock { $0.tlsVersion } }
+    public var tlsCipherText: Text? { info.withLock { $0.tlsCipher } }
+    public var peerCertificate: Text? { info.withLock { $0.peerCertificate } }
+    public var requestPath: Text? { info.withLock { $0.path } }
+    public var backlogBytes: UInt64 { UInt64(max(0, backlog.load(ordering: .relaxed))) }
+
+    public var urlText: Text? {
+        guard let url else { return nil }
+        return info.withLock { info in
+            if let text = info.url { return text }
+            let text = Text(url.description)
+            info.url = text
+            return text
+        }
+    }
+
+    /// A header of the peer's HTTP head.
+    public func header(_ name: String) -> Text? {
+        let name = name.lowercased()
+        return info.withLock { $0.headers.first { $0.name == name }?.value }
+    }
+
+    public var isActive: Bool {
+        let counters = readCounters()
+        return counters.requestsPending + counters.requestsUnanswered + counters.messagesQueued > 0 || backlogBytes > 0
+    }
+
+    public func setUserData(_ data: Handler<Never>) {
+        let old = info.withLock { info -> Handler<Never>? in
+            defer { info.userData = data }
+            return info.userData
+        }
+        _ = consume old
+    }
+
+    public var userData: UnsafeMutableRawPointer? { info.withLock { $0.userData?.context } }
+
+    // MARK: Messages
+
+    /// A pulled body can go on.
+    func resume(_ message: BLIPMessage) {
+        loop.post { [self] in
+            guard phase == .open, let engine = session?.engine else { return }
+            engine.resume(message)
+            stream?.requestOutput()
+        }
+    }
+
+    /// Somebody waits for a message to be sent; if it has been, without leaving a trace, they are told.
+    func noteWaiter(of message: BLIPMessage) {
+        perform {
+            guard message.isSent.load(ordering: .acquiring) else { return }
+            let waiters = message.extras.shared.withLock { shared -> [Waiter] in
+                shared.sentStatus = BLIP_OK
+                defer { shared.sentWaiters = [] }
+                return shared.sentWaiters
+            }
+            for waiter in waiters { waiter.signal(BLIP_OK) }
+        }
+    }
+}
+
+extension Runtime {
+    /// Tells the log why an object could not be made.
+    public func report(_ failure: Failure, _ domain: StaticString) { log(BLIP_LOG_ERROR, domain, failure.text) }
+
+    /// The calling thread is a loop's: it must not wait.
+    public static var isOnLoopThread: Bool { EventLoop.current != nil }
+}
+
+extension LoopContext {
+    /// A fresh message for the program.
+    public static func newMessage() -> BLIPMessage { BLIPMessage() }
+}

@@ -1,0 +1,316 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    public func stream(_ stream: Transport.Stream, didReceive bytes: UnsafeMutableRawBufferPointer) -> Int {
+        guard let base = bytes.baseAddress else { return 0 }
+        var consumed = 0
+        if session == nil {
+            guard phase == .upgrading else {
+                if phase == .waitingForAccept { stream.pauseReading() }
+                return phase == .waitingForAccept ? 0 : bytes.count
+            }
+            consumed = receiveHead(bytes)
+            if phase == .waitingForAccept { stream.pauseReading() }
+        }
+        guard let session else { return consumed }
+        while consumed < bytes.count, !isReadingPaused, phase == .open || phase == .closing {
+            let rest = UnsafeMutableRawBufferPointer(start: base + consumed, count: bytes.count - consumed)
+            switch session.parser.next(rest) {
+            case .binary(let payload, let count):
+                consumed += count
+                if phase == .open { handle(session.engine.receive(payload), session) }
+            case .incomplete(let needed):
+                stream.bytesWanted = needed
+                publishCounters(session, stream)
+                return consumed
+            case .consumed(let count):
+                consumed += count
+            case .ping(let payload, let count):
+                session.pong = [UInt8](payload)
+                consumed += count
+                stream.requestOutput()
+            case .pong(let payload, let count):
+                handlePong(payload, session)
+                consumed += count
+            case .close(let code, let reason, let count):
+                peerDidClose(code, String(decoding: reason, as: UTF8.self), session)
+                consumed += count
+            case .text(_, let count):
+                consumed += count
+                if phase == .open {
+                    break_(session, 1002, Failure(
+                        BLIP_ERROR_PROTOCOL, code: 1002, "The peer sent a text message; BLIP frames are binary."))
+                }
+            case .failed(let code, let text):
+                break_(session, code, Failure(BLIP_ERROR_WEBSOCKET, domain: "WebSocket", code: Int64(code), "\(text)"))
+                return bytes.count
+            }
+        }
+        publishCounters(session, stream)
+        return phase == .open || phase == .closing ? consumed : bytes.count
+    }
+
+    /// What one frame led to.
+    @inline(__always)
+    private func handle(_ event: BLIPProtocol.Event, _ session: Session) {
+        switch event {
+        case .none: break
+        case .complete(let message): complete(Self.own(message), session)
+        case .began(let message): begin(Self.own(message), session)
+        case .data(let message): dataDidArrive(Self.own(message), status: BLIP_OK, session)
+        case .acknowledged: break
+        case .messageFailed(let message, let failure): fail(Self.own(message), failure, session)
+        case .failed(let error):
+            break_(session, error.webSocketCode, Failure(
+                error.kind == .limit ? BLIP_ERROR_LIMIT : BLIP_ERROR_PROTOCOL, code: Int64(error.webSocketCode),
+                "\(error.text)"))
+        }
+        if session.engine.hasOutput { stream?.requestOutput() }
+        if isDraining { checkDrained() }
+    }
+
+    /// The engine makes messages by `LoopContext.makeMessage` alone.
+    @inline(__always)
+    static func own(_ message: Message) -> BLIPMessage { unsafeDowncast(message, to: BLIPMessage.self) }
+
+    // MARK: Whole messages
+
+    private func complete(_ message: BLIPMessage, _ session: Session) {
+        let hadBegun = message.isBodyStreamed.load(ordering: .relaxed)
+        message.isWhole.store(true, ordering: .releasing)
+        if hadBegun { return dataDidArrive(message, status: BLIP_DATA_END, session) }
+        message.isIncoming = true
+        message.connection = self
+        message.frozen.store(true, ordering: .relaxed)
+        if message.kind == .request {
+            dispatch(message, session)
+        } else if let request = message.request.map(Self.own) {
+            respondToProgram(request, message, session)
+        }
+        context.recycle(message)
+    }
+
+    private func dispatch(_ request: BLIPMessage, _ session: Session) {
+        if request.wantsReply { unanswered += 1 }
+        guard let handler = handlers.handler(for: request.property(Self.profileKey)) else {
+            if request.wantsReply {
+                _ = respond(to: request, domain: "BLIP", code: 404, text: "No handler for BLIP request")
+            }
+            return
+        }
+        if handler.flags & BLIP_HANDLER_STREAM != 0 {
+            let body = makeStreamed(request)
+            call(handler, request, session)
+            move(request, to: body, status: BLIP_DATA_END)
+            streamDidMove(request, body)
+        } else {
+            call(handler, request, session)
+        }
+    }
+
+    private func call(_ handler: RequestHandler, _ request: BLIPMessage, _ session: Session) {
+        if configuration.queue == nil {
+            call(handler, request)
+        } else {
+            deliver(Event(.request(handler), connection: self, message: request))
+        }
+    }
+
+    /// Runs a handler and, if it neither answered nor deferred, answers for it. On the loop, or on the thread that
+    /// dispatches the queue.
+    @inline(__always)
+    func call(_ handler: RequestHandler, _ request: BLIPMessage) {
+        let message = HandleTable.create(request)
+        let status = handler.function?(handle, message, handler.context) ?? BLIP_OK
+        if request.wantsReply, request.reply.load(ordering: .relaxed) == ReplyState.open {
+            if status < 0 {
+                _ = respond(to: request, domain: "BLIP", code: 501, text: "The request's handler failed")
+            } else if !request.isBodyStreamed.load(ordering: .relaxed) || request.isWhole.load(ordering: .acquiring) {
+                _ = respondEmpty(to: request)
+            }
+        }
+        HandleTable.release(message, as: BLIPMessage.self)
+    }
+
+    @inline(__always)
+    private func respondToProgram(_ request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
+        response.request = nil
+        if request.existingExtras?.isResponseStreamed == true {
+            let body = makeStreamed(response)
+            complete(request, response, BLIP_OK)
+            move(response, to: body, status: BLIP_DATA_END)
+            streamDidMove(response, body)
+        } else {
+            complete(request, response, BLIP_OK)
+        }
+    }
+
+    /// Tells the program how its request ended. Once.
+    func complete(_ request: BLIPMessage, _ response: BLIPMessage?, _ status: blip_status) {
+        guard !request.hasCompleted else { return }
+        request.hasCompleted = true
+        if let extras = request.existingExtras {
+            if let timer = extras.timer {
+                loop.cancel(timer)
+                extras.timer = nil
+            }
+            if let waiter = extras.requestWaiter {
+                extras.requestWaiter = nil
+                waiter.signal(status, response)
+                return
+            }
+        }
+        let completion = request.takeCompletion()
+        if let queue = configuration.queue {
+            guard completion.function != nil || completion.context != nil else { return }
+            let event = Event(
+                .response(completion), status: status, connection: self, message: response, request: request)
+            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
+            return
+        }
+        if let function = completion.function {
+            lend(request) { request in
+                lend(response) { function(handle, request, $0, status, completion.context) }
+            }
+        }
+        completion.release?(completion.context)
+    }
+
+    // MARK: Streamed messages
+
+    /// A message's properties are there, its body is not.
+    private func begin(_ message: BLIPMessage, _ session: Session) {
+        message.isIncoming = true
+        message.connection = self
+        message.frozen.store(true, ordering: .relaxed)
+        if message.kind == .request {
+            guard let handler = handlers.handler(for: message.property(Self.profileKey)),
+                handler.flags & BLIP_HANDLER_STREAM != 0
+            else { return }
+            if message.wantsReply { unanswered += 1 }
+            _ = makeStreamed(message)
+            call(handler, message, session)
+        } else {
+            guard let request = message.request.map(Self.own), request.existingExtras?.isResponseStreamed == true
+            else { return }
+            _ = makeStreamed(message)
+            complete(request, message, BLIP_OK)
+        }
+        dataDidArrive(message, status: BLIP_OK, session)
+    }
+
+    private func makeStreamed(_ message: BLIPMessage) -> IncomingBody {
+        message.isStreamed = true
+        message.isBodyStreamed.store(true, ordering: .releasing)
+        return message.extras.makeIncoming()
+    }
+
+    /// Bytes of a streamed message have come, or its end, or its failure.
+    func dataDidArrive(_ message: BLIPMessage, status: blip_status, _ session: Session?) {
+        guard let extras = message.existingExtras, let body = extras.incoming else { return }
+        if configuration.queue == nil, let handler = extras.data, body.isEmpty {
+            // Straight from the engine's buffer.
+            offerDirectly(message, handler, status, body)
+        } else {
+            move(message, to: body, status: status)
+            streamDidMove(message, body)
+        }
+        if status != BLIP_OK, status >= 0 || session != nil { settleStreamed(message) }
+    }
+
+    private func offerDirectly(
+        _ message: BLIPMessage, _ handler: Handler<blip_data_fn>, _ status: blip_status, _ body: IncomingBody
+    ) {
+        let bytes = message.incomingBody
+        guard !bytes.isEmpty || status != BLIP_OK else { return }
+        var consumed = 0
+        lend(message) { consumed = handler.function?($0, blip_slice(bytes), status, handler.context) ?? 0 }
+        let taken = min(max(0, Int(consumed)), bytes.count)
+        session?.engine.consume(message, taken)
+        if status != BLIP_OK { move(message, to: body, status: status) }
+    }
+
+    /// Moves what the engine holds to where the program reads it; acknowledged when it has been read.
+    private func move(_ message: BLIPMessage, to body: IncomingBody, status: blip_status) {
+        let bytes = message.incomingBody
+        body.append(bytes, status: status)
+        if !bytes.isEmpty { session?.engine.take(message, bytes.count) }
+    }
+
+    private func streamDidMove(_ message: BLIPMessage, _ body: IncomingBody) {
+        let handler = message.existingExtras?.data
+        if let queue = configuration.queue {
+            guard handler != nil || message.existingExtras?.wantsDataEvents == true, body.shouldAnnounce() else { return }
+            let event = Event(.data(handler), connection: self, message: message)
+            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
+        } else if let handler {
+            offer(message, to: handler)
+        }
+    }
+
+    /// Offers what has been moved to a data callback. On the loop, or on the thread that dispatches the queue.
+    func offer(_ message: BLIPMessage, to handler: Handler<blip_data_fn>) {
+        guard let body = message.existingExtras?.incoming else { return }
+        body.announcementDidEnd()
+        let result = body.offer { slice, status in
+            var consumed = 0
+            lend(message) { consumed = handler.function?($0, slice, status, handler.context) ?? 0 }
+            return consumed
+        }
+        if result { postAcknowledgement(message) }
+    }
+
+    /// The program has consumed bytes of a streamed message; any thread.
+    func postAcknowledgement(_ message: BLIPMessage) {
+        perform { [self] in
+            guard let body = message.existingExtras?.incoming else { return }
+            let count = body.takeUnacknowledged()
+            guard count > 0, let engine = session?.engine, phase == .open else { return }
+            engine.acknowledge(message, count)
+            if engine.hasOutput { stream?.requestOutput() }
+        }
+    }
+
+    /// A data callback was set; what is already there is offered to it. Loop thread.
+    func setData(_ message: BLIPMessage, _ handler: Handler<blip_data_fn>) {
+        message.extras.data = handler.function == nil && configuration.queue == nil ? nil : handler
+        message.extras.wantsDataEvents = true
+        if let body = message.existingExtras?.incoming { streamDidMove(message, body) }
+    }
+
+    /// The body of a streamed request is here: who did not answer and did not defer gets an empty response sent.
+    private func settleStreamed(_ message: BLIPMessage) {
+        guard message.kind == .request, message.wantsReply, configuration.queue == nil else { return }
+        if message.reply.load(ordering: .relaxed) == ReplyState.open { _ = respondEmpty(to: message) }
+    }
+
+    private func fail(_ message: BLIPMessage, _ failure: MessageFailure, _ session: Session) {
+        let status: blip_status =
+            switch failure {
+            case .properties: BLIP_ERROR_PROPERTIES
+            case .body, .bodySource: BLIP_ERROR_BODY
+            case .propertiesTooLarge, .tooLarge, .memory: BLIP_ERROR_LIMIT
+            }
+        if message.isBodyStreamed.load(ordering: .relaxed) {
+            dataDidArrive(message, status: status, session)
+            if message.kind == .request, message.wantsReply, message.reply.load(ordering: .relaxed) != ReplyState.replied {
+                _ = respond(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
+            }
+        } else if message.kind != .request, let request = message.request.map(Self.own) {
+            message.request = nil
+            complete(request, nil, status)
+        }
+    }
+
+    private func pauseForFullQueue() {
+        isReadingPaused = true
+        stream?.pauseReading()
+    }
+
+    @inline(__always)
+    static var profileKey: UnsafeRawBufferPointer { ("Profile" as StaticString).bytes }
+}

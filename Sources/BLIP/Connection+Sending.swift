@@ -1,0 +1,348 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+extension Connection {
+    // MARK: From any thread
+
+    /// Accepts a request for sending. On success it is frozen, and its completion will be told exactly once.
+    public func send(
+        _ request: BLIPMessage, _ function: blip_response_fn?, _ context: UnsafeMutableRawPointer?,
+        _ release: ReleaseFunction?
+    ) -> blip_status {
+        guard request.kind == .request, !request.isIncoming else { return BLIP_ERROR_ARGUMENT }
+        guard state < BLIP_STATE_CLOSING else { return BLIP_ERROR_CLOSED }
+        guard request.properties.count <= configuration.limits.properties else { return BLIP_ERROR_LIMIT }
+        guard !request.frozen.exchange(true, ordering: .acquiringAndReleasing) else { return BLIP_ERROR_IMMUTABLE }
+        request.connection = self
+        request.responseFunction = function
+        request.responseContext = context
+        request.releaseResponseContext = release
+        guard submit(request) else {
+            request.responseFunction = nil
+            request.responseContext = nil
+            request.releaseResponseContext = nil
+            request.connection = nil
+            request.frozen.store(false, ordering: .releasing)
+            return BLIP_ERROR_CLOSED
+        }
+        return BLIP_OK
+    }
+
+    /// Sends and waits for the response.
+    public func request(_ request: BLIPMessage, timeout: Int64) -> (status: blip_status, response: BLIPMessage?) {
+        guard EventLoop.current == nil else { return (BLIP_ERROR_WOULD_DEADLOCK, nil) }
+        guard request.kind == .request, !request.isIncoming else { return (BLIP_ERROR_ARGUMENT, nil) }
+        guard !request.isFrozen else { return (BLIP_ERROR_IMMUTABLE, nil) }
+        let waiter = Waiter()
+        request.extras.requestWaiter = waiter
+        let status = send(request, nil, nil, nil)
+        guard status == BLIP_OK else {
+            request.extras.requestWaiter = nil
+            return (status, nil)
+        }
+        if let result = waiter.wait(timeout, in: context) { return (result.status, result.message) }
+        perform { [self] in
+            abandon(request, Failure(BLIP_ERROR_TIMEOUT, "The request was not answered in time."))
+        }
+        let late = waiter.wait(-1, in: context)
+        return (late?.status ?? BLIP_ERROR_TIMEOUT, late?.message)
+    }
+
+    /// Hands a frozen message to the engine: at once on the loop, else through the inbox. False if the connection has ended.
+    private func submit(_ message: BLIPMessage) -> Bool {
+        if loop.isCurrent {
+            guard phase != .closed else { return false }
+            accept(message)
+            return true
+        }
+        return inbox.push(message, loop)
+    }
+
+    // MARK: On the loop
+
+    func accept(_ messages: [BLIPMessage]) {
+        for message in messages { accept(message) }
+    }
+
+    @inline(__always)
+    private func accept(_ message: BLIPMessage) {
+        switch phase {
+        case .open:
+            if let engine = session?.engine { hand(message, to: engine) }
+            stream?.requestOutput()
+        case .closing, .closed:
+            reject(message, failure ?? Failure(BLIP_ERROR_CLOSED, "The connection is closed."))
+        default:
+            begin()
+            countBacklog(message)
+            startTimer(message)
+            waitingToSend.append(message)
+        }
+    }
+
+    @inline(__always)
+    func hand(_ message: BLIPMessage, to engine: Engine) {
+        guard !message.hasCompleted else { return }
+        if message.countedBytes == 0 { countBacklog(message) }
+        if message.kind == .request {
+            startTimer(message)
+        } else {
+            unanswered -= 1
+        }
+        engine.send(message)
+    }
+
+    @inline(__always)
+    private func countBacklog(_ message: BLIPMessage) {
+        message.countedBytes = message.knownSize
+        backlog.add(message.countedBytes, ordering: .relaxed)
+    }
+
+    private func startTimer(_ message: BLIPMessage) {
+        guard let extras = message.existingExtras, extras.timeout >= 0, extras.timer == nil else { return }
+        let timer = RequestTimer(message)
+        extras.timer = timer
+        loop.schedule(timer, at: loop.refreshNow() &+ nanoseconds(extras.timeout))
+    }
+
+    /// A message that will not be sent any more.
+    func reject(_ message: BLIPMessage, _ failure: Failure) {
+        forgetBacklog(message)
+        didSend(message, failure.status)
+        if message.kind == .request { complete(message, nil, failure.status) }
+    }
+
+    private func forgetBacklog(_ message: BLIPMessage) {
+        backlog.subtract(message.countedBytes, ordering: .relaxed)
+        message.countedBytes = 0
+    }
+
+    /// Ends a request before its response: cancelled or too late. Loop thread.
+    func abandon(_ request: BLIPMessage, _ failure: Failure) {
+        if request.hasCompleted {
+            endResponse(of: request, failure)
+            return
+        }
+        if let index = waitingToSend.firstIndex(where: { $0 === request }) {
+            waitingToSend.remove(at: index)
+            return reject(request, failure)
+        }
+        guard let engine = session?.engine, phase == .open else { return }
+        if engine.withdraw(request) { return reject(request, failure) }
+        engine.abandon(request)
+        complete(request, nil, failure.status)
+        if isDraining { checkDrained() }
+    }
+
+    /// A request whose streamed response is still coming: what follows is thrown away.
+    private func endResponse(of request: BLIPMessage, _ failure: Failure) {
+        guard let engine = session?.engine, phase == .open, let response = engine.response(to: request) else { return }
+        engine.abandon(request)
+        dataDidArrive(Self.own(response), status: failure.status, nil)
+    }
+
+    // MARK: Output
+
+    public func stream(_ stream: Transport.Stream, fill buffer: UnsafeMutableRawBufferPointer) -> Int {
+        guard let session else { return fillHead(buffer, stream) }
+        guard let base = buffer.baseAddress else { return 0 }
+        var used = 0
+        if let upgrade {
+            used = fillHead(buffer, stream)
+            if !upgrade.output.isEmpty { return used }
+            self.upgrade = nil
+        }
+        let maskBytes = session.role == .client ? 4 : 0
+        let headerRoom = 4 + maskBytes
+        let room = configuration.limits.outgoingFrame + 64 + headerRoom + WebSocketFrame.maximumControlFrame
+        used += writeControl(session, UnsafeMutableRawBufferPointer(rebasing: buffer[used...]))
+        guard phase == .open else { return used }
+        while buffer.count - used >= room {
+            let start = base + used
+            let frame = session.engine.nextFrame(
+                into: UnsafeMutableRawBufferPointer(start: start + headerRoom, count: buffer.count - used - headerRoom))
+            guard frame.count > 0 else {
+                if let error = frame.error { sourceDidFail(session, error) }
+                if let message = frame.message, let failure = frame.failure { fail(outgoing: Self.own(message), failure) }
+                if frame.message == nil || frame.error != nil { break }
+                continue
+            }
+            var payload = start + headerRoom
+            let header = WebSocketFrame.headerSize(payload: frame.count, masked: maskBytes > 0)
+            if header < headerRoom {
+                payload = start + header
+                payload.copyMemory(from: start + headerRoom, byteCount: frame.count)
+            }
+            if maskBytes > 0 {
+                let key = context.maskKeys.next()
+                _ = WebSocketFrame.writeHeader(
+                    opcode: .binary, final: true, payload: frame.count, maskKey: key, to: start)
+                WebSocketFrame.mask(UnsafeMutableRawBufferPointer(start: payload, count: frame.count), key: key)
+            } else {
+                _ = WebSocketFrame.writeHeader(
+                    opcode: .binary, final: true, payload: frame.count, maskKey: nil, to: start)
+            }
+            used += header + frame.count
+            if let message = frame.message { frameDidLeave(Self.own(message), isLast: frame.isLast, session) }
+        }
+        publishCounters(session, stream)
+        return used
+    }
+
+    private func fillHead(_ buffer: UnsafeMutableRawBufferPointer, _ stream: Transport.Stream) -> Int {
+        guard let upgrade, !upgrade.output.isEmpty else { return 0 }
+        let count = min(buffer.count, upgrade.output.count)
+        upgrade.output.withUnsafeBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+        upgrade.output.removeFirst(count)
+        if upgrade.output.isEmpty, upgrade.endsAfterOutput != nil { stream.finishOutput() }
+        return count
+    }
+
+    @inline(__always)
+    private func frameDidLeave(_ message: BLIPMessage, isLast: Bool, _ session: Session) {
+        if let extras = message.existingExtras { reportProgress(message, extras) }
+        message.publishedNumber.store(message.number, ordering: .relaxed)
+        message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
+        guard isLast else { return }
+        forgetBacklog(message)
+        let isNoReply = message.kind == .request && !message.wantsReply
+        if isNoReply || message.extrasPointer.load(ordering: .relaxed) != nil {
+            session.flushing.append(message)
+        } else {
+            message.isSent.store(true, ordering: .releasing)
+            if message.kind != .request { context.recycle(message) }
+        }
+        if isDraining { checkDrained() }
+    }
+
+    private func reportProgress(_ message: BLIPMessage, _ extras: MessageExtras) {
+        guard let handler = extras.progress, message.bodyBytesSent > extras.reportedProgress else { return }
+        extras.reportedProgress = message.bodyBytesSent
+        deliver(Event(
+            .progress(handler), value: Int64(bitPattern: message.bodyBytesSent), connection: self, message: message))
+    }
+
+    public func streamDidFlush(_ stream: Transport.Stream) {
+        if let failure = upgrade?.endsAfterOutput, upgrade?.output.isEmpty == true {
+            self.failure = failure
+            return
+        }
+        guard let session else { return }
+        if session.isCloseFrameWritten {
+            session.isCloseFrameWritten = false
+            act(on: session.closing.didSend(now: loop.now), session)
+        }
+        guard !session.flushing.isEmpty else { return }
+        let flushed = session.flushing
+        session.flushing = []
+        for message in flushed {
+            didSend(message, BLIP_OK)
+            if message.kind == .request, !message.wantsReply { complete(message, nil, BLIP_OK) }
+        }
+    }
+
+    /// Tells who asked whether a message got out. Once.
+    private func didSend(_ message: BLIPMessage, _ status: blip_status) {
+        if status == BLIP_OK { message.isSent.store(true, ordering: .releasing) }
+        guard let extras = message.existingExtras else { return }
+        let waiters = extras.shared.withLock { shared -> [Waiter] in
+            shared.sentStatus = shared.sentStatus ?? status
+            defer { shared.sentWaiters = [] }
+            return shared.sentWaiters
+        }
+        for waiter in waiters { waiter.signal(status) }
+        guard let handler = extras.sent else { return }
+        extras.sent = nil
+        deliver(Event(.sent(handler), status: status, connection: self, message: message))
+    }
+
+    /// A body source failed before anything of its message was sent.
+    private func fail(outgoing message: BLIPMessage, _ failure: MessageFailure) {
+        if message.kind == .request {
+            reject(message, Failure(BLIP_ERROR_BODY, "\(failure.text)"))
+        } else {
+            forgetBacklog(message)
+            didSend(message, BLIP_ERROR_BODY)
+        }
+    }
+
+    private func sourceDidFail(_ session: Session, _ error: ProtocolError) {
+        break_(session, 1011, Failure(BLIP_ERROR_BODY, code: 1011, "\(error.text)"))
+    }
+
+    // MARK: Responding
+
+    /// Sends a response; any thread.
+    public func respond(to request: BLIPMessage, with response: BLIPMessage) -> blip_status {
+        let status = takeReply(of: request)
+        guard status == BLIP_OK else { return status }
+        guard !response.frozen.exchange(true, ordering: .acquiringAndReleasing) else {
+            request.reply.store(ReplyState.deferred, ordering: .releasing)
+            return BLIP_ERROR_IMMUTABLE
+        }
+        response.number = request.number
+        response.connection = self
+        guard response.properties.count <= configuration.limits.properties, submit(response) else {
+            let status = response.properties.count > configuration.limits.properties ? BLIP_ERROR_LIMIT : BLIP_ERROR_CLOSED
+            response.connection = nil
+            response.frozen.store(false, ordering: .releasing)
+            request.reply.store(ReplyState.deferred, ordering: .releasing)
+            return status
+        }
+        return BLIP_OK
+    }
+
+    private func takeReply(of request: BLIPMessage) -> blip_status {
+        guard request.isIncoming, request.kind == .request else { return BLIP_ERROR_ARGUMENT }
+        guard request.wantsReply else { return BLIP_ERROR_NO_REPLY }
+        guard state != BLIP_STATE_CLOSED else { return BLIP_ERROR_CLOSED }
+        var seen = request.reply.load(ordering: .relaxed)
+        while true {
+            guard seen != ReplyState.replied else { return BLIP_ERROR_ALREADY_REPLIED }
+            let (done, now) = request.reply.compareExchange(
+                expected: seen, desired: ReplyState.replied, ordering: .acquiringAndReleasing)
+            if done { return BLIP_OK }
+            seen = now
+        }
+    }
+
+    /// A response for a request, not yet sent. It inherits the request's urgency.
+    @inline(__always)
+    public func makeResponse(to request: BLIPMessage, _ kind: MessageKind = .response) -> BLIPMessage {
+        let response = loop.isCurrent ? context.makeMessage() : BLIPMessage()
+        response.kind = kind
+        if request.flags.contains(.urgent) { response.flags = .urgent }
+        return response
+    }
+
+    public func respondEmpty(to request: BLIPMessage) -> blip_status {
+        respond(to: request, with: makeResponse(to: request))
+    }
+
+    public func respond(
+        to request: BLIPMessage, domain: String, code: Int32, text: String
+    ) -> blip_status {
+        let response = makeResponse(to: request, .error)
+        var domain = domain
+        var number = String(code)
+        var text = text
+        domain.withUTF8 { domain in
+            _ = response.setProperty(("Error-Domain" as StaticString).bytes, UnsafeRawBufferPointer(domain))
+        }
+        number.withUTF8 { number in
+            _ = response.setProperty(("Error-Code" as StaticString).bytes, UnsafeRawBufferPointer(number))
+        }
+        text.withUTF8 { _ = response.body.append(UnsafeRawBufferPointer($0)) }
+        return respond(to: request, with: response)
+    }
+
+    /// The program let go of an incoming request.
+    func requestHandleDidEnd(_ request: BLIPMessage) {
+        guard request.wantsReply, request.reply.load(ordering: .acquiring) == ReplyState.deferred else { return }
+        _ = respond(
+            to: request, domain: "BLIP", code: 501, text: "The request's handler let go of it without an answer")
+    }
+}

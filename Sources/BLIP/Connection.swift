@@ -1,0 +1,208 @@
+import BLIPProtocol
+import CBLIP
+import Glibc
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+/// One BLIP connection over a WebSocket, outgoing or accepted by a listener.
+///
+/// ## Overview
+/// It lives on one loop; everything without a lock or an atomic is touched on that loop's thread alone. Other threads
+/// reach it through its inbox (messages to send) and by posting to the loop (everything else).
+///
+/// ## Life
+/// new → connecting → open → closing → closed. Whatever happens, `finish` runs once: it completes every request, tells
+/// every stream and every send that did not get through, and the closed callback comes last.
+public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
+    public static var handleKind: HandleKind { .connection }
+    public var slot: UInt32 = 0
+
+    /// Where it is on its way.
+    enum Phase {
+        case idle
+        case connecting
+        case securing
+        case upgrading
+        /// A listener's accept callback looks at the request.
+        case waitingForAccept
+        case open
+        case closing
+        case closed
+    }
+
+    let context: LoopContext
+    let configuration: Configuration
+    let url: WebSocketURL?
+    weak let listener: Listener?
+    /// The handle that callbacks get; the library's own reference keeps it valid until the closed callback was run.
+    private(set) var handle: OpaquePointer?
+
+    let publishedState: Atomic<Int32>
+    let inbox: Inbox
+    let info = Locked(ConnectionInfo())
+    let backlog = Atomic<Int>(0)
+
+    // The loop's.
+    var phase = Phase.idle
+    var session: Session?
+    var stream: Transport.Stream?
+    var connector: Connector?
+    var upgrade: Upgrade?
+    var callbacks: ConnectionCallbacks
+    var handlers: HandlerTable
+    var timer: ConnectionTimer?
+    var waitingToSend: [BLIPMessage] = []
+    var indexInContext = -1
+    var unanswered = 0
+    /// Closing gracefully: refuse new requests, finish what is under way.
+    var isDraining = false
+    var failure: Failure?
+    var isReadingPaused = false
+    var drainDeadline = UInt64.max
+    /// The program was told that the connection is closing.
+    let hasAnnouncedClosing = Atomic<Bool>(false)
+    private var ownsCallbacks: Bool
+    private var ownsHandlers: Bool
+
+    var isIncoming: Bool { url == nil }
+    var loop: EventLoop { context.loop }
+
+    /// An outgoing connection.
+    public init(
+        runtime: Runtime, url: WebSocketURL, options: ConnectionOptions?
+    ) throws(Failure) {
+        guard !runtime.isStopped, let context = runtime.pickContext() else {
+            throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
+        }
+        do {
+            configuration = try (options ?? ConnectionOptions()).configuration(
+                isSecure: url.isSecure, queue: runtime.queue)
+        } catch {
+            throw Failure(error)
+        }
+        self.context = context
+        self.url = url
+        listener = nil
+        publishedState = Atomic(BLIP_STATE_NEW)
+        inbox = Inbox()
+        callbacks = ConnectionCallbacks()
+        handlers = HandlerTable()
+        ownsCallbacks = true
+        ownsHandlers = true
+        runtimeHold = runtime
+        handle = HandleTable.create(self)
+    }
+
+    /// A connection that a listener has accepted. Loop thread.
+    init(context: LoopContext, listener: Listener) {
+        self.context = context
+        self.listener = listener
+        url = nil
+        configuration = listener.configuration
+        publishedState = Atomic(BLIP_STATE_CONNECTING)
+        inbox = Inbox()
+        callbacks = listener.connectionCallbacks
+        handlers = listener.handlers
+        ownsCallbacks = false
+        ownsHandlers = false
+        runtimeHold = context.runtime
+        handle = HandleTable.create(self)
+    }
+
+    /// Keeps the runtime while the connection exists.
+    let runtimeHold: Runtime
+
+    deinit { HandleTable.freeSlot(slot) }
+
+    // MARK: Handle
+
+    /// The program's last reference to an outgoing connection is gone: it closes.
+    public func programReferencesDidEnd() {
+        guard !isIncoming else { return }
+        loop.post { [self] in
+            if phase == .idle {
+                finish(nil)
+            } else {
+                beginClose(code: 1001, reason: [], nil)
+            }
+        }
+    }
+
+    func closeDidSettle() {
+        let old = info.withLock { info -> OpaquePointer? in
+            guard !info.hasEndedHandle else { return nil }
+            info.hasEndedHandle = true
+            return handle
+        }
+        HandleTable.release(old, as: Connection.self)
+    }
+
+    // MARK: Settings, from any thread
+
+    /// Runs a change on the loop: at once if this is its thread.
+    func perform(_ body: @escaping @Sendable () -> Void) {
+        if loop.isCurrent { body() } else { loop.post(body) }
+    }
+
+    public func setHandler(_ profile: Text?, _ handler: RequestHandler?) -> blip_status {
+        guard handler == nil || handler?.function != nil || configuration.queue != nil else {
+            return BLIP_ERROR_ARGUMENT
+        }
+        perform { [self] in
+            if !ownsHandlers {
+                handlers = handlers.copy()
+                ownsHandlers = true
+            }
+            if let profile, let bytes = profile.slice.bytes {
+                handlers.set(bytes, handler)
+            } else {
+                handlers.fallback = handler
+            }
+        }
+        return BLIP_OK
+    }
+
+    public func setCallbacks(_ change: @escaping @Sendable (ConnectionCallbacks) -> Void) -> blip_status {
+        perform { [self] in
+            if !ownsCallbacks {
+                callbacks = callbacks.copy()
+                ownsCallbacks = true
+            }
+            change(callbacks)
+        }
+        return BLIP_OK
+    }
+
+    // MARK: State
+
+    public var state: Int32 { publishedState.load(ordering: .acquiring) }
+
+    func publish(_ state: Int32) {
+        guard publishedState.load(ordering: .relaxed) != state else { return }
+        publishedState.store(state, ordering: .releasing)
+        if let handler = callbacks.state {
+            deliver(Event(.state(handler), value: Int64(state), connection: self))
+        }
+    }
+
+    /// Runs an event's callback now, or puts it in the program's queue.
+    func deliver(_ event: Event) {
+        guard let queue = configuration.queue else { return event.run() }
+        if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForQueue() }
+    }
+
+    // MARK: Backpressure of the program's queue
+
+    private func pauseForQueue() {
+        isReadingPaused = true
+        stream?.pauseReading()
+    }
+
+    func resumeAfterQueue() {
+        loop.post { [self] in
+            isReadingPaused = false
+            stream?.resumeReading()
+        }
+    }
+}

@@ -1,0 +1,175 @@
+import CBLIP
+import Synchronization
+
+/// Something that the program is told: run as a callback, at once or through a queue, or handed out as a `blip_event`.
+public final class Event: SlotOwner, @unchecked Sendable {
+    enum Action {
+        case request(RequestHandler)
+        case response(ResponseCompletion)
+        case data(Handler<blip_data_fn>?)
+        case sent(Handler<blip_sent_fn>)
+        case progress(Handler<blip_progress_fn>)
+        case state(Handler<blip_state_fn>)
+        case open(Handler<blip_open_fn>)
+        case close(Handler<blip_close_fn>)
+        case pong(Handler<blip_pong_fn>)
+        case accept(Handler<blip_accept_fn>)
+        case stopped(Handler<blip_stopped_fn>)
+    }
+
+    public static var handleKind: HandleKind { .event }
+    public var slot: UInt32 = 0
+
+    let action: Action
+    public let status: blip_status
+    public let value: Int64
+    let connection: Connection?
+    let listener: Listener?
+    let message: BLIPMessage?
+    let request: BLIPMessage?
+    private let isSettled = Atomic<Bool>(false)
+    /// Handles lent to the program with a pulled event: message, request.
+    private let lent = Locked<(message: OpaquePointer?, request: OpaquePointer?)>((nil, nil))
+
+    init(
+        _ action: Action, status: blip_status = BLIP_OK, value: Int64 = 0, connection: Connection? = nil,
+        listener: Listener? = nil, message: BLIPMessage? = nil, request: BLIPMessage? = nil
+    ) {
+        self.action = action
+        self.status = status
+        self.value = value
+        self.connection = connection
+        self.listener = listener
+        self.message = message
+        self.request = request
+    }
+
+    deinit {
+        settle()
+        HandleTable.freeSlot(slot)
+    }
+
+    // MARK: As a callback
+
+    func run() {
+        switch action {
+        case .request(let handler):
+            if let connection, let message { connection.call(handler, message) }
+        case .response(let completion):
+            lend(request) { request in
+                lend(message) { completion.function?(connection?.handle, request, $0, status, completion.context) }
+            }
+        case .data(let handler):
+            if let handler, let message { connection?.offer(message, to: handler) }
+        case .sent(let handler):
+            lend(message) { handler.function?($0, status, handler.context) }
+        case .progress(let handler):
+            lend(message) { handler.function?($0, UInt64(bitPattern: value), handler.context) }
+        case .state(let handler):
+            handler.function?(connection?.handle, Int32(truncatingIfNeeded: value), handler.context)
+        case .open(let handler): handler.function?(connection?.handle, handler.context)
+        case .close(let handler): handler.function?(connection?.handle, status, handler.context)
+        case .pong(let handler): handler.function?(connection?.handle, status, value, handler.context)
+        case .accept(let handler): handler.function?(listener?.handle, connection?.handle, handler.context)
+        case .stopped(let handler): handler.function?(listener?.handle, status, handler.context)
+        }
+        settle()
+    }
+
+    /// What has to happen once the program has seen the event, or has let it go.
+    private func settle() {
+        guard !isSettled.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        switch action {
+        case .response(let completion): completion.release?(completion.context)
+        case .accept: connection?.acceptDidSettle()
+        case .close: connection?.closeDidSettle()
+        case .stopped: listener?.stoppedDidSettle()
+        default: break
+        }
+    }
+
+    // MARK: As an event of blip.h
+
+    public var kind: Int32 {
+        switch action {
+        case .request: BLIP_EVENT_REQUEST
+        case .response: BLIP_EVENT_RESPONSE
+        case .data: BLIP_EVENT_DATA
+        case .sent: BLIP_EVENT_SENT
+        case .progress: BLIP_EVENT_SEND_PROGRESS
+        case .state: BLIP_EVENT_STATE
+        case .open: BLIP_EVENT_OPEN
+        case .close: BLIP_EVENT_CLOSE
+        case .pong: BLIP_EVENT_PONG
+        case .accept: BLIP_EVENT_ACCEPT
+        case .stopped: BLIP_EVENT_LISTENER_STOPPED
+        }
+    }
+
+    public var context: UnsafeMutableRawPointer? {
+        switch action {
+        case .request(let handler): handler.context
+        case .response(let completion): completion.context
+        case .data(let handler): handler?.context
+        case .sent(let handler): handler.context
+        case .progress(let handler): handler.context
+        case .state(let handler): handler.context
+        case .open(let handler): handler.context
+        case .close(let handler): handler.context
+        case .pong(let handler): handler.context
+        case .accept(let handler): handler.context
+        case .stopped(let handler): handler.context
+        }
+    }
+
+    public var connectionHandle: OpaquePointer? { connection?.handle }
+    public var listenerHandle: OpaquePointer? { listener?.handle }
+
+    public var messageHandle: OpaquePointer? {
+        lent.withLock { lent in
+            if lent.message == nil, let message { lent.message = HandleTable.create(message) }
+            return lent.message
+        }
+    }
+
+    public var requestHandle: OpaquePointer? {
+        lent.withLock { lent in
+            if lent.request == nil, let request { lent.request = HandleTable.create(request) }
+            return lent.request
+        }
+    }
+
+    /// It was handed out by `blip_queue_next`: a request is the program's to answer, whenever it likes.
+    func wasPulled() {
+        switch action {
+        case .request:
+            if let message {
+                _ = message.reply.compareExchange(
+                    expected: ReplyState.open, desired: ReplyState.deferred, ordering: .relaxed)
+            }
+            _ = messageHandle
+        case .data:
+            if let message { message.existingExtras?.incoming?.announcementDidEnd() }
+        default: break
+        }
+    }
+
+    public func handleDidEnd() {
+        let handles = lent.withLock { lent -> (OpaquePointer?, OpaquePointer?) in
+            defer { lent = (nil, nil) }
+            return (lent.message, lent.request)
+        }
+        HandleTable.release(handles.0, as: BLIPMessage.self)
+        HandleTable.release(handles.1, as: BLIPMessage.self)
+        settle()
+    }
+}
+
+/// Calls `body` with a handle of the message that is valid meanwhile.
+@inline(__always)
+func lend(_ message: BLIPMessage?, _ body: (OpaquePointer?) -> Void) {
+    guard let message else { return body(nil) }
+    let handle = HandleTable.create(message)
+    body(handle)
+    HandleTable.release(handle, as: BLIPMessage.self)
+}

@@ -1,0 +1,151 @@
+import CBLIP
+import CSystem
+import Glibc
+import Synchronization
+import Transport
+
+/// Events on their way to a thread of the program. Bounded: when it is full, the connections that feed it stop reading.
+public final class EventQueue: SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .queue }
+    public var slot: UInt32 = 0
+
+    private let capacity: Int
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    // Guarded by `mutex`.
+    private var events: [Event] = []
+    private var head = 0
+    private var sleepers = 0
+    private var isWoken = false
+    private var descriptor: Int32 = -1
+    private var isSignalled = false
+    private var paused: [Connection] = []
+
+    public init(capacity: UInt32) {
+        self.capacity = capacity == 0 ? 4096 : Int(capacity)
+        pthread_mutex_init(mutex, nil)
+        var attributes = pthread_condattr_t()
+        pthread_condattr_init(&attributes)
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        pthread_cond_init(condition, &attributes)
+        pthread_condattr_destroy(&attributes)
+    }
+
+    deinit {
+        if descriptor >= 0 { close(descriptor) }
+        pthread_cond_destroy(condition)
+        pthread_mutex_destroy(mutex)
+        condition.deallocate()
+        mutex.deallocate()
+        HandleTable.freeSlot(slot)
+    }
+
+    private func locked<R>(_ body: () -> R) -> R {
+        pthread_mutex_lock(mutex)
+        defer { pthread_mutex_unlock(mutex) }
+        return body()
+    }
+
+    public var count: Int { locked { events.count - head } }
+
+    /// Adds an event; true if the queue is now full, and `connection` should stop reading until it is resumed.
+    func push(_ event: Event, pausing connection: Connection? = nil) -> Bool {
+        locked {
+            events.append(event)
+            if sleepers > 0 { pthread_cond_signal(condition) }
+            signalDescriptor()
+            guard events.count - head >= capacity, let connection else { return false }
+            paused.append(connection)
+            return true
+        }
+    }
+
+    private func signalDescriptor() {
+        guard descriptor >= 0, !isSignalled else { return }
+        isSignalled = true
+        var one: UInt64 = 1
+        _ = write(descriptor, &one, 8)
+    }
+
+    private func clearDescriptor() {
+        guard descriptor >= 0, isSignalled else { return }
+        isSignalled = false
+        var value: UInt64 = 0
+        _ = read(descriptor, &value, 8)
+    }
+
+    /// The descriptor that is readable while events wait; −1 if none can be made.
+    public func pollDescriptor() -> Int32 {
+        locked {
+            if descriptor < 0 {
+                descriptor = csystem_eventfd()
+                if events.count > head { signalDescriptor() }
+            }
+            return descriptor
+        }
+    }
+
+    /// Makes one waiting `take` return now; if nobody waits, the next one.
+    public func wake() {
+        locked {
+            isWoken = true
+            pthread_cond_signal(condition)
+            signalDescriptor()
+        }
+    }
+
+    /// Takes up to `max` events; waits up to `timeout` milliseconds (−1 for ever) for the first.
+    func take(max: Int, timeout: Int64) -> [Event] {
+        let deadline = timeout < 0 ? UInt64.max : monotonicNanoseconds() &+ nanoseconds(timeout)
+        pthread_mutex_lock(mutex)
+        while events.count == head, !isWoken, timeout != 0 {
+            sleepers += 1
+            defer { sleepers -= 1 }
+            if timeout < 0 {
+                pthread_cond_wait(condition, mutex)
+            } else {
+                var time = timespec(
+                    tv_sec: Int(deadline / 1_000_000_000), tv_nsec: Int(deadline % 1_000_000_000))
+                if pthread_cond_timedwait(condition, mutex, &time) == ETIMEDOUT { break }
+            }
+        }
+        let count = min(max, events.count - head)
+        let taken = Array(events[head..<head + count])
+        head += count
+        if head == events.count {
+            events.removeAll(keepingCapacity: events.count <= 4096)
+            head = 0
+        } else if head > 1024, head * 2 > events.count {
+            events.removeFirst(head)
+            head = 0
+        }
+        isWoken = false
+        if events.count == head { clearDescriptor() }
+        var resumed: [Connection] = []
+        if !paused.isEmpty, events.count - head <= capacity / 2 { swap(&resumed, &paused) }
+        pthread_mutex_unlock(mutex)
+        for connection in resumed { connection.resumeAfterQueue() }
+        return taken
+    }
+
+    /// Runs the callbacks of up to `max` events.
+    public func dispatch(max: Int, timeout: Int64) -> Int {
+        var done = 0
+        var timeout = timeout
+        while done < max {
+            let events = take(max: min(max - done, 256), timeout: timeout)
+            if events.isEmpty { break }
+            timeout = 0
+            for event in events { event.run() }
+            done += events.count
+        }
+        return done
+    }
+
+    /// Takes events for the program to look at.
+    public func next(max: Int, timeout: Int64) -> [Event] {
+        let events = take(max: min(max, 1 << 16), timeout: timeout)
+        for event in events { event.wasPulled() }
+        return events
+    }
+}

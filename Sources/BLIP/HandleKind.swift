@@ -1,0 +1,15 @@
+/// The kind of object that a handle of blip.h stands for.
+///
+/// Zero is left out, so that an ordinary pointer (whose upper byte is zero) is never a valid handle.
+public enum HandleKind: UInt8, Sendable {
+    case runtimeOptions = 1
+    case runtime
+    case queue
+    case event
+    case connectionOptions
+    case connection
+    case listenerOptions
+    case listener
+    case message
+    case error
+}

@@ -1,0 +1,262 @@
+import CBLIP
+import Synchronization
+
+/// What looks like a pointer in blip.h is a number: kind, fork epoch, generation and slot. The table holds the slots.
+///
+/// ## Overview
+/// A handle is valid while its slot's generation equals the handle's and the slot's count is above zero. Taking a
+/// reference is one compare-and-swap; slots are never unmapped, so that any number may be looked up safely from any
+/// thread. When the count falls to zero the generation is raised in the same step, which makes all copies of the
+/// handle invalid at once.
+///
+/// ## Layout of a handle
+/// Bits 60…63 kind, 56…59 fork epoch, 24…55 generation, 0…23 slot.
+public enum HandleTable {
+    struct Slot: ~Copyable {
+        /// Generation (upper half) and number of references (lower half).
+        let state = Atomic<UInt64>(1 << 32)
+        /// Next free slot, as index + 1.
+        let next = Atomic<UInt32>(0)
+        /// The object, unretained while the count is zero, retained once while it is above.
+        var object: UnsafeMutableRawPointer?
+    }
+
+    static let slotBits: UInt64 = 24
+    private static let chunkShift = 12
+    private static let chunkSize = 1 << chunkShift
+    private static let chunkCount = 1 << (24 - 12)
+
+    private struct Storage: ~Copyable, @unchecked Sendable {
+        let chunks: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
+        let used = Atomic<UInt32>(1)
+        /// Tag (upper half) and index + 1 of the first free slot.
+        let free = Atomic<UInt64>(0)
+        let epoch = Atomic<UInt64>(0)
+        let growth = Mutex<Void>(())
+
+        init() {
+            chunks = .allocate(capacity: HandleTable.chunkCount)
+            for index in 0..<HandleTable.chunkCount {
+                (chunks + index).initialize(to: Atomic<UnsafeMutableRawPointer?>(nil))
+            }
+        }
+    }
+
+    private static let storage = Storage()
+
+    /// How many times the process has forked since the library was first used, as part of each handle.
+    public static var epoch: UInt64 { storage.epoch.load(ordering: .relaxed) }
+
+    /// In a forked child: every handle of the parent becomes invalid (`BLIP_ERROR_FORKED`).
+    public static func processDidFork() {
+        storage.epoch.add(1, ordering: .relaxed)
+    }
+
+    // MARK: Slots
+
+    @inline(__always)
+    private static func slot(_ index: UInt32) -> UnsafeMutablePointer<Slot>? {
+        let chunk = storage.chunks[Int(index) >> chunkShift].load(ordering: .acquiring)
+        guard let chunk else { return nil }
+        return chunk.assumingMemoryBound(to: Slot.self) + (Int(index) & (chunkSize - 1))
+    }
+
+    /// Takes a slot for an object; nil when 16 million objects exist at once.
+    public static func allocateSlot(for object: AnyObject) -> UInt32? {
+        guard let index = popFree() ?? grow() else { return nil }
+        slot(index)?.pointee.object = Unmanaged.passUnretained(object).toOpaque()
+        return index
+    }
+
+    /// Gives a slot back. Its count must be zero.
+    public static func freeSlot(_ index: UInt32) {
+        guard index != 0, let slot = slot(index) else { return }
+        var head = storage.free.load(ordering: .acquiring)
+        while true {
+            slot.pointee.next.store(UInt32(truncatingIfNeeded: head), ordering: .relaxed)
+            let new = ((head >> 32) &+ 1) << 32 | UInt64(index)
+            let (done, seen) = storage.free.compareExchange(
+                expected: head, desired: new, ordering: .acquiringAndReleasing)
+            if done { return }
+            head = seen
+        }
+    }
+
+    private static func popFree() -> UInt32? {
+        var head = storage.free.load(ordering: .acquiring)
+        while true {
+            let index = UInt32(truncatingIfNeeded: head)
+            guard index != 0, let slot = slot(index) else { return nil }
+            let new = ((head >> 32) &+ 1) << 32 | UInt64(slot.pointee.next.load(ordering: .relaxed))
+            let (done, seen) = storage.free.compareExchange(
+                expected: head, desired: new, ordering: .acquiringAndReleasing)
+            if done { return index }
+            head = seen
+        }
+    }
+
+    private static func grow() -> UInt32? {
+        storage.growth.withLock { _ in
+            let index = storage.used.load(ordering: .relaxed)
+            guard index < UInt32(chunkCount * chunkSize) else { return nil }
+            let chunkIndex = Int(index) >> chunkShift
+            if storage.chunks[chunkIndex].load(ordering: .relaxed) == nil {
+                let chunk = UnsafeMutablePointer<Slot>.allocate(capacity: chunkSize)
+                for position in 0..<chunkSize { (chunk + position).initialize(to: Slot()) }
+                storage.chunks[chunkIndex].store(UnsafeMutableRawPointer(chunk), ordering: .releasing)
+            }
+            storage.used.store(index + 1, ordering: .relaxed)
+            return index
+        }
+    }
+
+    // MARK: References
+
+    @inline(__always)
+    private static func handle(_ index: UInt32, _ generation: UInt64, _ kind: HandleKind) -> OpaquePointer? {
+        let bits = UInt64(kind.rawValue) << 60 | (epoch & 15) << 56 | (generation & 0xFFFF_FFFF) << 24 | UInt64(index)
+        return OpaquePointer(bitPattern: UInt(bits))
+    }
+
+    /// A handle of an object that owns slot `index`, with one reference more. The caller must hold the object.
+    @inline(__always)
+    public static func expose(_ object: AnyObject, slot index: UInt32, kind: HandleKind) -> OpaquePointer? {
+        guard let slot = slot(index) else { return nil }
+        var state = slot.pointee.state.load(ordering: .relaxed)
+        while true {
+            let isFirst = state & 0xFFFF_FFFF == 0
+            if isFirst { _ = Unmanaged.passRetained(object) }
+            let (done, seen) = slot.pointee.state.compareExchange(
+                expected: state, desired: state &+ 1, ordering: .acquiringAndReleasing)
+            if done { return handle(index, state >> 32, kind) }
+            if isFirst { Unmanaged.passUnretained(object).release() }
+            state = seen
+        }
+    }
+
+    /// A handle for a new object, with one reference.
+    public static func create(_ object: some SlotOwner) -> OpaquePointer? {
+        if object.slot == 0 {
+            guard let index = allocateSlot(for: object) else { return nil }
+            object.slot = index
+        }
+        return expose(object, slot: object.slot, kind: type(of: object).handleKind)
+    }
+
+    /// Takes a reference. Nil if the handle is not valid or of another kind.
+    @inline(__always)
+    static func acquire(_ handle: OpaquePointer?, _ kind: HandleKind) -> UnsafeMutablePointer<Slot>? {
+        let bits = UInt64(UInt(bitPattern: handle))
+        guard bits >> 56 == UInt64(kind.rawValue) << 4 | (epoch & 15),
+            let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF))
+        else { return nil }
+        let generation = (bits >> 24) & 0xFFFF_FFFF
+        var state = slot.pointee.state.load(ordering: .relaxed)
+        while true {
+            let count = state & 0xFFFF_FFFF
+            guard state >> 32 == generation, count != 0, count != 0xFFFF_FFFF else { return nil }
+            let (done, seen) = slot.pointee.state.compareExchange(
+                expected: state, desired: state &+ 1, ordering: .acquiring)
+            if done { return slot }
+            state = seen
+        }
+    }
+
+    /// Gives a reference back; returns how many are left, or `UInt64.max` if the handle had ended already.
+    @inline(__always)
+    @discardableResult
+    static func drop(_ slot: UnsafeMutablePointer<Slot>, generation: UInt64) -> UInt64 {
+        var state = slot.pointee.state.load(ordering: .relaxed)
+        while true {
+            let count = state & 0xFFFF_FFFF
+            guard count != 0, state >> 32 == generation else { return .max }
+            let next = count == 1 ? ((generation &+ 1) & 0xFFFF_FFFF) << 32 : state &- 1
+            let (done, seen) = slot.pointee.state.compareExchange(
+                expected: state, desired: next, ordering: .acquiringAndReleasing)
+            if done { return count - 1 }
+            state = seen
+        }
+    }
+
+    /// Why `acquire` failed.
+    @inline(never)
+    public static func refusal(_ handle: OpaquePointer?) -> blip_status {
+        let bits = UInt64(UInt(bitPattern: handle))
+        let kind = UInt8(truncatingIfNeeded: bits >> 60)
+        if HandleKind(rawValue: kind) != nil, (bits >> 56) & 15 != epoch & 15 { return BLIP_ERROR_FORKED }
+        return BLIP_ERROR_HANDLE
+    }
+
+    @inline(__always)
+    private static func generation(_ handle: OpaquePointer?) -> UInt64 {
+        (UInt64(UInt(bitPattern: handle)) >> 24) & 0xFFFF_FFFF
+    }
+
+    /// Runs `body` with the object behind a handle, which stays alive meanwhile.
+    @inline(__always)
+    public static func with<T: SlotOwner>(_ handle: OpaquePointer?, _ body: (T) -> blip_status) -> blip_status {
+        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else {
+            return refusal(handle)
+        }
+        let status = Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { body($0) }
+        if drop(slot, generation: generation(handle)) == 0 {
+            finalRelease(Unmanaged<T>.fromOpaque(object))
+        }
+        return status
+    }
+
+    /// The object behind a handle, retained; nil if the handle is not valid.
+    public static func object<T: SlotOwner>(_ handle: OpaquePointer?) -> T? {
+        var result: T?
+        _ = with(handle) { (object: T) in
+            result = object
+            return BLIP_OK
+        }
+        return result
+    }
+
+    /// One more reference for a valid handle; nil otherwise.
+    public static func retain<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) -> OpaquePointer? {
+        acquire(handle, T.handleKind) == nil ? nil : handle
+    }
+
+    /// Gives a program's reference back. A handle that is not valid is ignored.
+    public static func release<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
+        // Two references are dropped: the one that guards this call, then the program's own.
+        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return }
+        let generation = generation(handle)
+        let reference = Unmanaged<T>.fromOpaque(object)
+        var left = drop(slot, generation: generation)
+        if left != 0 { left = drop(slot, generation: generation) }
+        if left == 0 {
+            finalRelease(reference)
+        } else if left == 1 {
+            _ = with(handle) { (object: T) in
+                object.programReferencesDidEnd()
+                return BLIP_OK
+            }
+        }
+    }
+
+    @inline(__always)
+    static func finalRelease<T: SlotOwner>(_ reference: Unmanaged<T>) {
+        reference._withUnsafeGuaranteedRef { $0.handleDidEnd() }
+        reference.release()
+    }
+}
+
+/// An object that blip.h knows by a handle.
+public protocol SlotOwner: AnyObject {
+    static var handleKind: HandleKind { get }
+    /// The slot in the handle table, 0 before the first handle; freed in `deinit`.
+    var slot: UInt32 { get set }
+    /// The last reference by handle is gone. The object may live on inside the library.
+    func handleDidEnd()
+    /// One reference is left after a release: the library's own, if the object keeps one.
+    func programReferencesDidEnd()
+}
+
+extension SlotOwner {
+    public func handleDidEnd() {}
+    public func programReferencesDidEnd() {}
+}

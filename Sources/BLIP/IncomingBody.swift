@@ -1,0 +1,120 @@
+import BLIPProtocol
+import CBLIP
+import Glibc
+import Synchronization
+
+/// The bytes of a streamed message between the loop, which adds them, and the thread that reads them.
+final class IncomingBody: @unchecked Sendable {
+    struct State: ~Copyable {
+        var bytes = Bytes(maximum: Int.max / 2)
+        /// `BLIP_OK` while more may come, `BLIP_DATA_END`, or why the rest is lost.
+        var status: blip_status = BLIP_OK
+        /// Taken by the program and not yet acknowledged.
+        var unacknowledged = 0
+        var isAcknowledgementPosted = false
+        /// A data event is on its way through a queue.
+        var isAnnounced = false
+        /// `BLIP_DATA_END` or the failure was handed out.
+        var hasReportedEnd = false
+        var waiter: Waiter?
+    }
+
+    let state = Locked(State())
+
+    /// Adds bytes; signals who waits for them.
+    func append(_ bytes: UnsafeRawBufferPointer, status: blip_status) {
+        let waiter = state.withLock { state -> Waiter? in
+            if !bytes.isEmpty { _ = state.bytes.append(bytes) }
+            if state.status == BLIP_OK { state.status = status }
+            defer { state.waiter = nil }
+            return state.waiter
+        }
+        waiter?.signal(BLIP_OK)
+    }
+
+    /// Takes up to `buffer.count` bytes: `BLIP_OK`, `BLIP_AGAIN`, `BLIP_DATA_END` or the failure. The last bytes come with `BLIP_OK`.
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> (status: blip_status, count: Int, post: Bool) {
+        state.withLock { state in
+            let count = min(buffer.count, state.bytes.count)
+            guard count > 0 else {
+                if state.bytes.count > 0 { return (BLIP_OK, 0, false) }
+                if state.status == BLIP_OK { return (BLIP_AGAIN, 0, false) }
+                state.hasReportedEnd = true
+                return (state.status, 0, false)
+            }
+            if let base = state.bytes.base {
+                buffer.copyMemory(from: UnsafeRawBufferPointer(start: base, count: count))
+            }
+            state.bytes.removeFirst(count)
+            return (BLIP_OK, count, Self.note(count, &state))
+        }
+    }
+
+    /// Offers everything to a data callback, which says how much it takes; the rest stays in front.
+    ///
+    /// - Returns: true if an acknowledgement is to be posted.
+    func offer(_ take: (blip_slice, blip_status) -> Int) -> Bool {
+        var held = Bytes(maximum: Int.max / 2)
+        let status = state.withLock { state -> blip_status? in
+            guard !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
+            swap(&held, &state.bytes)
+            if state.status != BLIP_OK { state.hasReportedEnd = true }
+            return state.status
+        }
+        guard let status else { return false }
+        let consumed = min(max(0, take(blip_slice(held.bytes), status)), held.count)
+        held.removeFirst(consumed)
+        return state.withLock { state in
+            // What came meanwhile goes behind what was left.
+            _ = held.append(state.bytes.bytes)
+            swap(&held, &state.bytes)
+            return consumed > 0 && Self.note(consumed, &state)
+        }
+    }
+
+    var isEmpty: Bool { state.withLock { $0.bytes.count == 0 } }
+
+    /// Counts consumed bytes; true if the caller must post an acknowledgement to the loop.
+    static func note(_ count: Int, _ state: inout State) -> Bool {
+        state.unacknowledged += count
+        // The peer waits for at least 50,000 bytes before it minds.
+        guard !state.isAcknowledgementPosted, state.unacknowledged >= 16_384 || state.bytes.count == 0 else { return false }
+        state.isAcknowledgementPosted = true
+        return true
+    }
+
+    /// What is to be acknowledged now.
+    func takeUnacknowledged() -> Int {
+        state.withLock { state in
+            state.isAcknowledgementPosted = false
+            defer { state.unacknowledged = 0 }
+            return state.unacknowledged
+        }
+    }
+
+    /// Registers a waiter unless there is something to read.
+    func wait() -> Waiter? {
+        state.withLock { state in
+            guard state.bytes.count == 0, state.status == BLIP_OK else { return nil }
+            let waiter = state.waiter ?? Waiter()
+            state.waiter = waiter
+            return waiter
+        }
+    }
+
+    /// True if a data event should go into a queue now: there is something to tell and none is on its way.
+    func shouldAnnounce() -> Bool {
+        state.withLock { state in
+            guard !state.isAnnounced, state.bytes.count > 0 || state.status != BLIP_OK, !state.hasReportedEnd else {
+                return false
+            }
+            state.isAnnounced = true
+            return true
+        }
+    }
+
+    func announcementDidEnd() { state.withLock { $0.isAnnounced = false } }
+
+    /// What is held, unread. Valid while nothing is read or added.
+    var rest: blip_slice { state.withLock { blip_slice($0.bytes.bytes) } }
+}

@@ -1,0 +1,311 @@
+import CBLIP
+import Synchronization
+import Transport
+import WebSocketProtocol
+
+/// Accepts BLIP connections on a port or a Unix socket and spreads them over the runtime's loops.
+public final class Listener: SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .listener }
+    public var slot: UInt32 = 0
+
+    let runtime: Runtime
+    let configuration: Configuration
+    let paths: [String]
+    private let maximumConnections: Int
+    private(set) var handle: OpaquePointer?
+    /// Connections that have not ended.
+    private let connections = Atomic<Int>(0)
+
+    private struct Shared {
+        var phase = Phase.new
+        var acceptors: [Acceptor] = []
+        var port: UInt16 = 0
+        var url: Text?
+        var error: OwnedError?
+        var stopWaiters: [Waiter] = []
+        var hasEndedHandle = false
+    }
+
+    private enum Phase {
+        case new
+        case listening
+        case stopping
+        case stopped
+    }
+
+    private let shared = Locked(Shared())
+    private let settings = Locked(Settings())
+
+    private struct Settings {
+        var handlers = HandlerTable()
+        var callbacks = ConnectionCallbacks()
+        var accept: Handler<blip_accept_fn>?
+        var stopped: Handler<blip_stopped_fn>?
+    }
+
+    public init(runtime: Runtime, options: ListenerOptions?) throws(Failure) {
+        guard !runtime.isStopped else { throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.") }
+        let options = options ?? ListenerOptions()
+        self.runtime = runtime
+        do {
+            configuration = try options.configuration(queue: runtime.queue)
+        } catch {
+            throw Failure(error)
+        }
+        paths = options.paths
+        maximumConnections = Int(options.maximumConnections)
+        handle = HandleTable.create(self)
+    }
+
+    deinit {
+        shared.withLock { $0.error?.end() }
+        HandleTable.freeSlot(slot)
+    }
+
+    // MARK: What its connections begin with
+
+    /// A table that is never changed once a connection may have it.
+    var handlers: HandlerTable { settings.withLock { $0.handlers } }
+    var connectionCallbacks: ConnectionCallbacks { settings.withLock { $0.callbacks } }
+    var acceptHandler: Handler<blip_accept_fn>? { settings.withLock { $0.accept } }
+
+    public func setHandler(_ profile: Text?, _ handler: RequestHandler?) -> blip_status {
+        guard handler == nil || handler?.function != nil || configuration.queue != nil else {
+            return BLIP_ERROR_ARGUMENT
+        }
+        settings.withLock { settings in
+            let table = settings.handlers.copy()
+            if let profile, let bytes = profile.slice.bytes {
+                table.set(bytes, handler)
+            } else {
+                table.fallback = handler
+            }
+            settings.handlers = table
+        }
+        return BLIP_OK
+    }
+
+    public func setCallbacks(_ change: (ConnectionCallbacks) -> Void) {
+        settings.withLock { settings in
+            let copy = settings.callbacks.copy()
+            change(copy)
+            settings.callbacks = copy
+        }
+    }
+
+    public func setAccept(_ handler: Handler<blip_accept_fn>?) { settings.withLock { $0.accept = handler } }
+    public func setStopped(_ handler: Handler<blip_stopped_fn>?) { settings.withLock { $0.stopped = handler } }
+
+    // MARK: Life
+
+    /// Where to listen.
+    public enum Place: Sendable {
+        case port(host: String, UInt16)
+        case unix(String)
+    }
+
+    /// Binds and begins to accept. On failure it may be tried again.
+    public func start(_ place: Place) -> blip_status {
+        guard !runtime.isStopped, let context = runtime.contexts.first else { return BLIP_ERROR_STOPPED }
+        let isFree = shared.withLock { shared -> Bool in
+            guard shared.phase == .new else { return false }
+            shared.phase = .listening
+            return true
+        }
+        guard isFree else { return BLIP_ERROR_STATE }
+        do {
+            let acceptor: Acceptor
+            let scheme = configuration.tls == nil ? "ws" : "wss"
+            let url: String
+            switch place {
+            case .port(let host, let port):
+                acceptor = try Acceptor.bind(loop: context.loop, host: host, port: port)
+                url = "\(scheme)://\(Self.reachable(host)):\(acceptor.port)\(paths.first ?? "/")"
+            case .unix(let path):
+                acceptor = try Acceptor.bind(loop: context.loop, unixPath: path)
+                url = "\(scheme)+unix://\(Self.percentEncoded(path))\(paths.first ?? "/")"
+            }
+            shared.withLock {
+                $0.acceptors = [acceptor]
+                $0.port = acceptor.port
+                $0.url = Text(url)
+            }
+            runtime.objectDidBegin(self)
+            acceptor.onAccept = { [weak self] descriptor, _ in
+                guard let self else { return closeDescriptor(descriptor) }
+                self.accept(descriptor)
+            }
+            acceptor.onError = { [weak self] error in
+                self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
+            }
+            if context.loop.isCurrent { acceptor.start() } else { context.loop.post { acceptor.start() } }
+            runtime.log(BLIP_LOG_INFO, "listener", "listening on \(url)")
+            return BLIP_OK
+        } catch {
+            let failure = Failure(error)
+            let error = OwnedError(ErrorRecord(failure))
+            shared.withLock {
+                $0.phase = .new
+                $0.error?.end()
+                $0.error = error
+            }
+            return failure.status
+        }
+    }
+
+    private func accept(_ descriptor: Int32) {
+        let count = connections.add(1, ordering: .relaxed).newValue
+        guard maximumConnections == 0 || count <= maximumConnections, let context = runtime.pickContext(),
+            shared.withLock({ $0.phase == .listening })
+        else {
+            connections.subtract(1, ordering: .relaxed)
+            return closeDescriptor(descriptor)
+        }
+        if context.loop.isCurrent {
+            Connection(context: context, listener: self).takeOver(descriptor)
+        } else if !context.loop.post({ Connection(context: context, listener: self).takeOver(descriptor) }) {
+            connections.subtract(1, ordering: .relaxed)
+            closeDescriptor(descriptor)
+        }
+    }
+
+    public func connectionDidEnd() {
+        guard connections.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
+        if shared.withLock({ $0.phase == .stopping }) { endStopping() }
+    }
+
+    /// Stops accepting; the connections close, gracefully or with 1001.
+    @discardableResult
+    public func stop(graceful: Bool, timeout: Int64) -> blip_status {
+        let acceptors = shared.withLock { shared -> [Acceptor]? in
+            guard shared.phase == .listening else { return nil }
+            shared.phase = .stopping
+            defer { shared.acceptors = [] }
+            return shared.acceptors
+        }
+        guard let acceptors else { return BLIP_OK }
+        // One reference of the count keeps it above zero until every loop was told.
+        connections.add(1, ordering: .relaxed)
+        let loops = Atomic<Int>(runtime.contexts.count)
+        let left = Box(loops)
+        for (index, context) in runtime.contexts.enumerated() {
+            let work: @Sendable () -> Void = { [self] in
+                if index == 0 { for acceptor in acceptors { acceptor.close() } }
+                for connection in context.connections where connection.listener === self {
+                    if graceful {
+                        _ = connection.closeGracefully(timeout: timeout)
+                    } else {
+                        connection.beginClose(code: 1001, reason: [], nil)
+                    }
+                }
+                if left.value.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 { connectionDidEnd() }
+            }
+            if !context.loop.post(work) { work() }
+        }
+        return BLIP_OK
+    }
+
+    private func endStopping() {
+        let waiters = shared.withLock { shared -> [Waiter]? in
+            guard shared.phase == .stopping else { return nil }
+            shared.phase = .stopped
+            defer { shared.stopWaiters = [] }
+            return shared.stopWaiters
+        }
+        guard let waiters else { return }
+        let handler = settings.withLock { settings -> Handler<blip_stopped_fn>? in
+            defer { settings = Settings() }
+            return settings.stopped
+        }
+        if let handler {
+            let event = Event(.stopped(handler), listener: self)
+            if let queue = configuration.queue { _ = queue.push(event) } else { event.run() }
+        } else {
+            stoppedDidSettle()
+        }
+        for waiter in waiters { waiter.signal(BLIP_OK) }
+        runtime.objectDidEnd(self)
+    }
+
+    /// The stopped callback was run: the library's own reference to the handle ends.
+    func stoppedDidSettle() {
+        let old = shared.withLock { shared -> OpaquePointer? in
+            guard !shared.hasEndedHandle else { return nil }
+            shared.hasEndedHandle = true
+            return handle
+        }
+        HandleTable.release(old, as: Listener.self)
+    }
+
+    /// The program's last reference is gone.
+    public func programReferencesDidEnd() {
+        let wasNew = shared.withLock { shared -> Bool in
+            guard shared.phase == .new else { return false }
+            shared.phase = .stopped
+            return true
+        }
+        if wasNew {
+            settings.withLock { $0 = Settings() }
+            stoppedDidSettle()
+        } else {
+            stop(graceful: false, timeout: 0)
+        }
+    }
+
+    public func waitStopped(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        guard let context = runtime.contexts.first else { return BLIP_ERROR_STOPPED }
+        let waiter = Waiter()
+        let status = shared.withLock { shared -> blip_status? in
+            switch shared.phase {
+            case .new: return BLIP_ERROR_STATE
+            case .stopped: return BLIP_OK
+            default:
+                shared.stopWaiters.append(waiter)
+                return nil
+            }
+        }
+        if let status { return status }
+        return waiter.wait(timeout, in: context) == nil ? BLIP_ERROR_TIMEOUT : BLIP_OK
+    }
+
+    // MARK: What may be asked
+
+    public var port: UInt16? { shared.withLock { $0.port == 0 ? nil : $0.port } }
+    public var url: Text? { shared.withLock { $0.url } }
+    public var error: OpaquePointer? { shared.withLock { $0.error?.handle } }
+    public var connectionCount: Int { max(0, connections.load(ordering: .relaxed)) }
+
+    /// The host to name in a URL for a local client.
+    private static func reachable(_ host: String) -> String {
+        switch host {
+        case "", "0.0.0.0": "127.0.0.1"
+        case "::": "[::1]"
+        default: host.contains(":") && !host.hasPrefix("[") ? "[\(host)]" : host
+        }
+    }
+
+    private static func percentEncoded(_ path: String) -> String {
+        var result = ""
+        let digits = Array("0123456789ABCDEF")
+        for byte in path.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "~"):
+                result.unicodeScalars.append(Unicode.Scalar(byte))
+            default:
+                result += "%"
+                result.append(digits[Int(byte >> 4)])
+                result.append(digits[Int(byte & 15)])
+            }
+        }
+        return result
+    }
+}
+
+/// A shared place for something that cannot be copied.
+final class Box<Value: ~Copyable & Sendable>: Sendable {
+    let value: Value
+    init(_ value: consuming Value) { self.value = value }
+}

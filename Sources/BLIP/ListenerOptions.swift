@@ -1,0 +1,38 @@
+import CBLIP
+import Transport
+
+/// Options of a listener.
+public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .listenerOptions }
+    public var slot: UInt32 = 0
+    private(set) var paths: [String] = []
+    private(set) var maximumConnections: UInt32 = 0
+    private var requiresClientCertificate = false
+
+    deinit { HandleTable.freeSlot(slot) }
+
+    public func addPath(_ path: String) -> blip_status {
+        guard path.hasPrefix("/"), !path.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else {
+            return BLIP_ERROR_ARGUMENT
+        }
+        paths.append(path)
+        return BLIP_OK
+    }
+
+    public func setClientCAFile(_ path: String, required: Bool) {
+        caFile = path.isEmpty ? nil : path
+        requiresClientCertificate = required
+    }
+
+    public func setMaximumConnections(_ count: UInt32) { maximumConnections = count }
+
+    func configuration(queue: EventQueue?) throws(TransportError) -> Configuration {
+        var tls: TLSContext?
+        if let identity {
+            tls = try TLSContext.server(
+                identity: identity, clientCAFile: caFile, clientCertificateRequired: requiresClientCertificate,
+                minimum: lowestTLS, maximum: highestTLS)
+        }
+        return Configuration(self, queue: queue, tls: tls)
+    }
+}

@@ -1,0 +1,65 @@
+import BLIPProtocol
+import CBLIP
+import Transport
+import WebSocketProtocol
+
+/// What the connections of one loop share: messages to use again, mask keys, the list of who is alive.
+public final class LoopContext: @unchecked Sendable {
+    public let loop: EventLoop
+    unowned let runtime: Runtime
+    var maskKeys: MaskKeyGenerator
+    private var pool: [BLIPMessage] = []
+    private(set) var connections: [Connection] = []
+
+    private var drainWaiter: Waiter?
+
+    private static let poolLimit = 1024
+
+    init(loop: EventLoop, runtime: Runtime) {
+        self.loop = loop
+        self.runtime = runtime
+        maskKeys = Randomness.bytes(32).withUnsafeBytes { MaskKeyGenerator(entropy: $0) }
+    }
+
+    // MARK: Messages
+
+    /// A fresh message; an old one where possible. Loop thread only.
+    @inline(__always)
+    func makeMessage() -> BLIPMessage { pool.popLast() ?? BLIPMessage() }
+
+    /// Takes a message back that nobody else holds. Loop thread only.
+    @inline(__always)
+    func recycle(_ message: consuming BLIPMessage) {
+        guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { return }
+        message.recycle()
+        pool.append(message)
+    }
+
+    // MARK: Connections
+
+    func add(_ connection: Connection) {
+        guard connection.indexInContext < 0 else { return }
+        connection.indexInContext = connections.count
+        connections.append(connection)
+    }
+
+    func remove(_ connection: Connection) {
+        let index = connection.indexInContext
+        guard index >= 0, index < connections.count else { return }
+        connection.indexInContext = -1
+        let last = connections.removeLast()
+        if last !== connection {
+            connections[index] = last
+            last.indexInContext = index
+        }
+        if connections.isEmpty, let waiter = drainWaiter {
+            drainWaiter = nil
+            waiter.signal(BLIP_OK)
+        }
+    }
+
+    /// Signals once no connection is left.
+    func drain(_ waiter: Waiter) {
+        if connections.isEmpty { waiter.signal(BLIP_OK) } else { drainWaiter = waiter }
+    }
+}

@@ -1,0 +1,67 @@
+import CBLIP
+import Synchronization
+import Transport
+
+/// What few messages need: callbacks beside the response, a deadline, a streamed body, texts made on demand.
+final class MessageExtras: @unchecked Sendable {
+    struct Shared {
+        var error: OwnedError?
+        var descriptions: [Text] = []
+        var userData: Handler<Never>?
+        var sentWaiters: [Waiter] = []
+        var sentStatus: blip_status?
+    }
+
+    let shared = Locked(Shared())
+
+    // Set by the program before sending, then the loop's.
+    var sent: Handler<blip_sent_fn>?
+    var progress: Handler<blip_progress_fn>?
+    var isResponseStreamed = false
+    /// Data events are wanted although no function was given.
+    var wantsDataEvents = false
+    var timeout: Int64 = -1
+
+    // The loop's.
+    var data: Handler<blip_data_fn>?
+    var timer: RequestTimer?
+    var heldResponse: BLIPMessage?
+    var requestWaiter: Waiter?
+    var reportedProgress: UInt64 = 0
+
+    let incomingPointer = Atomic<UnsafeRawPointer?>(nil)
+
+    deinit {
+        shared.withLock { $0.error?.end() }
+        if let pointer = incomingPointer.load(ordering: .relaxed) {
+            Unmanaged<IncomingBody>.fromOpaque(pointer).release()
+        }
+    }
+
+    /// The streamed body, once the message is streamed.
+    var incoming: IncomingBody? {
+        guard let pointer = incomingPointer.load(ordering: .acquiring) else { return nil }
+        return Unmanaged<IncomingBody>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    func makeIncoming() -> IncomingBody {
+        if let incoming { return incoming }
+        let body = IncomingBody()
+        incomingPointer.store(UnsafeRawPointer(Unmanaged.passRetained(body).toOpaque()), ordering: .releasing)
+        return body
+    }
+}
+
+/// The deadline of one request.
+final class RequestTimer: LoopTimer, @unchecked Sendable {
+    private weak var request: BLIPMessage?
+
+    init(_ request: BLIPMessage) { self.request = request }
+
+    override func fire() {
+        guard let request, let connection = request.connection else { return }
+        connection.abandon(
+            request,
+            Failure(BLIP_ERROR_TIMEOUT, "The request was not answered in time; raise its timeout or look at the peer."))
+    }
+}

@@ -1,0 +1,180 @@
+import CBLIP
+import CSystem
+import Glibc
+import Synchronization
+import Transport
+
+/// A set of event loops with everything that runs on them.
+public final class Runtime: SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .runtime }
+    public var slot: UInt32 = 0
+
+    public let threadCount: Int
+    let queue: EventQueue?
+    private(set) var contexts: [LoopContext] = []
+    private let nextContext = Atomic<Int>(0)
+    private let stopped = Atomic<Bool>(false)
+    private let logLevel = Atomic<Int32>(0)
+    private let logHandler = Locked<Handler<blip_log_fn>?>(nil)
+    private let listeners = Locked<[ObjectIdentifier: Listener]>([:])
+    /// Connections that have begun and not ended, and listeners that run: what keeps the runtime's threads.
+    private let liveObjects = Atomic<Int>(0)
+    private let hasEnded = Atomic<Bool>(false)
+
+    public init(threads: Int, queue: EventQueue?) throws(TransportError) {
+        threadCount = threads
+        self.queue = queue
+        for _ in 0..<max(threads, 1) {
+            contexts.append(LoopContext(loop: try EventLoop(), runtime: self))
+        }
+        guard threads > 0 else { return }
+        for (index, context) in contexts.enumerated() {
+            do {
+                try context.loop.startThread(name: "blip-\(index)")
+            } catch {
+                for started in contexts[..<index] {
+                    started.loop.stop()
+                    started.loop.join()
+                }
+                throw error
+            }
+        }
+    }
+
+    deinit { HandleTable.freeSlot(slot) }
+
+    // MARK: The shared one
+
+    private static let sharedOne = Locked<(runtime: Runtime, handle: OpaquePointer?, epoch: UInt64)?>(nil)
+
+    /// The runtime that is used where none is given: one thread, made on first use, never stopped by the library.
+    public static func shared() -> (Runtime, OpaquePointer?)? {
+        sharedOne.withLock { entry in
+            if let entry, entry.epoch == HandleTable.epoch, !entry.runtime.isStopped {
+                return (entry.runtime, entry.handle)
+            }
+            if let entry, entry.epoch != HandleTable.epoch {
+                // The parent's threads do not exist here: the object is left alone for ever.
+                _ = Unmanaged.passRetained(entry.runtime)
+            }
+            guard let runtime = try? Runtime(threads: 1, queue: nil) else { return nil }
+            let handle = HandleTable.create(runtime)
+            entry = (runtime, handle, HandleTable.epoch)
+            return (runtime, handle)
+        }
+    }
+
+    // MARK: Loops
+
+    public var isStopped: Bool { stopped.load(ordering: .acquiring) }
+
+    /// The loop of the next connection: the current one if it is ours and the only choice, else in turn.
+    func pickContext() -> LoopContext? {
+        guard contexts.count > 1 else { return contexts.first }
+        let turn = nextContext.wrappingAdd(1, ordering: .relaxed).oldValue
+        return contexts[Int(UInt(bitPattern: turn) % UInt(contexts.count))]
+    }
+
+    /// The descriptor of a runtime without threads; nil for others.
+    public var descriptor: Int32? { threadCount == 0 ? contexts.first?.loop.descriptor : nil }
+
+    public func runOnce(timeout: Int64) -> (status: blip_status, count: Int) {
+        guard threadCount == 0, let context = contexts.first else { return (BLIP_ERROR_STATE, 0) }
+        guard EventLoop.current == nil else { return (BLIP_ERROR_WOULD_DEADLOCK, 0) }
+        return (BLIP_OK, context.loop.runOnce(timeout: timeout))
+    }
+
+    // MARK: Life
+
+    func objectDidBegin(_ listener: Listener? = nil) {
+        liveObjects.add(1, ordering: .relaxed)
+        if let listener { listeners.withLock { $0[ObjectIdentifier(listener)] = listener } }
+    }
+
+    func objectDidEnd(_ listener: Listener? = nil) {
+        if let listener { listeners.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(listener)) } }
+        if liveObjects.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, hasEnded.load(ordering: .acquiring) {
+            endThreads()
+        }
+    }
+
+    /// The program's last reference is gone: the threads end when nothing lives on them.
+    public func handleDidEnd() {
+        hasEnded.store(true, ordering: .releasing)
+        if liveObjects.load(ordering: .acquiring) == 0 { endThreads() }
+    }
+
+    private func endThreads() {
+        guard !stopped.exchange(true, ordering: .acquiringAndReleasing) else { return }
+        for context in contexts { context.loop.stop() }
+        // The threads hold their loops; nobody waits for them.
+    }
+
+    /// Closes everything, completes everything and ends the threads.
+    public func stop(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        guard !stopped.exchange(true, ordering: .acquiringAndReleasing) else { return BLIP_OK }
+        for listener in listeners.withLock({ Array($0.values) }) { listener.stop(graceful: false, timeout: 0) }
+        let failure = Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
+        var waiters: [(Waiter, LoopContext)] = []
+        for context in contexts {
+            let waiter = Waiter()
+            context.loop.post {
+                for connection in context.connections { connection.beginClose(code: 1001, reason: [], failure) }
+                context.drain(waiter)
+            }
+            waiters.append((waiter, context))
+        }
+        var status = BLIP_OK
+        let start = monotonicNanoseconds()
+        for (waiter, context) in waiters {
+            let elapsed = Int64((monotonicNanoseconds() - start) / 1_000_000)
+            let left = timeout < 0 ? -1 : max(0, timeout - elapsed)
+            if waiter.wait(left, in: context) == nil { status = BLIP_ERROR_TIMEOUT }
+        }
+        for context in contexts {
+            context.loop.post { for connection in context.connections { connection.finish(failure) } }
+            context.loop.stop()
+        }
+        if threadCount > 0 {
+            for context in contexts { context.loop.join() }
+        } else {
+            for context in contexts { _ = context.loop.runOnce(timeout: 0) }
+        }
+        return status
+    }
+
+    // MARK: Log
+
+    public func setLog(_ level: Int32, _ handler: Handler<blip_log_fn>) {
+        logHandler.withLock { $0 = handler.function == nil ? nil : handler }
+        logLevel.store(handler.function == nil ? 0 : level, ordering: .releasing)
+    }
+
+    /// Tells the program's log function; the text is made only if it is wanted.
+    func log(_ level: Int32, _ domain: StaticString, _ text: @autoclosure () -> String) {
+        guard level <= logLevel.load(ordering: .relaxed), let handler = logHandler.withLock({ $0 }) else { return }
+        var line = text()
+        line.withUTF8 { handler.function?(level, blip_slice(domain.bytes), blip_slice(UnsafeRawBufferPointer($0)), handler.context) }
+    }
+
+    /// Makes handles of this process invalid in its forked children. Called once, before the first handle.
+    public static let forkGuard: Void = {
+        pthread_atfork(nil, nil) {
+            HandleTable.processDidFork()
+            csystem_set_current_loop(nil)
+        }
+    }()
+}
+
+/// Options of a runtime.
+public final class RuntimeOptions: SlotOwner, @unchecked Sendable {
+    public static var handleKind: HandleKind { .runtimeOptions }
+    public var slot: UInt32 = 0
+    public var threads: UInt32 = 1
+    public var queue: EventQueue?
+
+    public init() {}
+
+    deinit { HandleTable.freeSlot(slot) }
+}

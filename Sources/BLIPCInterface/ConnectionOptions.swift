@@ -1,0 +1,120 @@
+import BLIP
+import CBLIP
+
+@c @implementation
+public func blip_connection_options_new() -> OpaquePointer! {
+    _ = Runtime.forkGuard
+    return HandleTable.create(ConnectionOptions())
+}
+
+@c @implementation
+public func blip_connection_options_release(_ options: OpaquePointer!) { HandleTable.release(options, as: ConnectionOptions.self) }
+
+@c @implementation
+public func blip_connection_options_add_protocol(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in name.string { options.addProtocol($0) } }
+}
+
+@c @implementation
+public func blip_connection_options_set_queue(_ options: OpaquePointer!, _ queue: OpaquePointer!) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in setQueue(queue) { options.setQueue($0) } }
+}
+
+@c @implementation
+public func blip_connection_options_set_close_timeout(_ options: OpaquePointer!, _ milliseconds: Int64) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setCloseTimeout(milliseconds) }
+}
+
+@c @implementation
+public func blip_connection_options_set_ping(
+    _ options: OpaquePointer!, _ interval: Int64, _ missed: UInt32
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setPing(interval, missed) }
+}
+
+@c @implementation
+public func blip_connection_options_set_frame_size(_ options: OpaquePointer!, _ bytes: UInt32) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setFrameSize(bytes) }
+}
+
+@c @implementation
+public func blip_connection_options_set_compression_level(_ options: OpaquePointer!, _ level: Int32) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setCompressionLevel(level) }
+}
+
+@c @implementation
+public func blip_connection_options_set_limit(
+    _ options: OpaquePointer!, _ limit: Int32, _ value: UInt64
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setLimit(limit, value) }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_identity(
+    _ options: OpaquePointer!, _ certificate: blip_slice, _ key: blip_slice
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        certificate.string { certificate in
+            key.string { key in
+                options.setIdentity(certificate, key)
+                return BLIP_OK
+            }
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_versions(
+    _ options: OpaquePointer!, _ minimum: Int32, _ maximum: Int32
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setTLSVersions(minimum, maximum) }
+}
+
+@c @implementation
+public func blip_connection_options_add_header(
+    _ options: OpaquePointer!, _ name: blip_slice, _ value: blip_slice
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        name.string { name in value.string { options.addHeader(name, $0) } }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_user_agent(_ options: OpaquePointer!, _ text: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in text.string { options.setUserAgent($0) } }
+}
+
+@c @implementation
+public func blip_connection_options_set_connect_timeout(
+    _ options: OpaquePointer!, _ milliseconds: Int64
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setConnectTimeout(milliseconds) }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_ca_file(_ options: OpaquePointer!, _ path: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        path.string {
+            options.setCAFile($0)
+            return BLIP_OK
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_verify(_ options: OpaquePointer!, _ verify: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setVerifies(verify)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_server_name(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        name.string {
+            options.setServerName($0)
+            return BLIP_OK
+        }
+    }
+}
