@@ -92,7 +92,7 @@ test-c: lib ## tests in C against the built library
 .PHONY: test-python
 test-python: lib $(VENV)/ready ## tests of the Python binding
 	@mkdir -p $(RESULTS)
-	cd bindings/python && PYTHONPATH=src BLIP_LIBRARY=$(BUILD)/lib/$(SONAME) \
+	cd bindings/python && PYTHONPATH=src LIBBLIP_PATH=$(BUILD)/lib/$(SONAME) \
 		$(VENV)/bin/python -m pytest -q tests --junitxml=$(RESULTS)/python.xml
 
 .PHONY: test-tool

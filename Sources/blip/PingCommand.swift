@@ -87,7 +87,8 @@ enum PingCommand {
 
     private static func pause(_ milliseconds: Int64) {
         var time = timespec(tv_sec: Int(milliseconds / 1000), tv_nsec: Int(milliseconds % 1000) * 1_000_000)
-        while nanosleep(&time, &time) != 0 && errno == EINTR {}
+        var rest = timespec()
+        while nanosleep(&time, &rest) != 0 && errno == EINTR { time = rest }
     }
 
     private static func milliseconds(_ microseconds: UInt64) -> String {

@@ -21,7 +21,7 @@ enum SinkProfile {
                 guard let context else { return data.size }
                 let counter = Unmanaged<Counter>.fromOpaque(context).takeUnretainedValue()
                 counter.bytes += UInt64(data.size)
-                if status == BLIP_DATA_END { answer(counter.request, counter.bytes) }
+                if status == BLIP_DATA_END { SinkProfile.answer(counter.request, counter.bytes) }
                 return data.size
             }, context,
             { context in
@@ -29,7 +29,7 @@ enum SinkProfile {
             })
     }
 
-    private static func answer(_ request: OpaquePointer, _ bytes: UInt64) {
+    fileprivate static func answer(_ request: OpaquePointer, _ bytes: UInt64) {
         guard Profiles.wantsReply(request) else { return }
         _ = String(bytes).withSlice { blip_message_respond_text(request, $0) }
     }

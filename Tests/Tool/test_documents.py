@@ -1,0 +1,91 @@
+"""What the README shows is true: its programs run, its commands exist."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from program import ROOT, Server
+
+README = (ROOT / "README.md").read_text()
+
+
+def program(language):
+    (text,) = re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+    return text
+
+
+@pytest.fixture
+def on_port_of_the_readme(server):
+    return lambda text: text.replace("ws://127.0.0.1:4984/", server.url)
+
+
+def test_the_c_program(on_port_of_the_readme, tmp_path):
+    (tmp_path / "hello.c").write_text(on_port_of_the_readme(program("c")))
+    environment = dict(os.environ, PKG_CONFIG_PATH=str(ROOT / "build" / "lib" / "pkgconfig"))
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "blip"], env=environment, capture_output=True, check=True
+    ).stdout.decode()
+    subprocess.run(
+        ["gcc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", tmp_path / "hello.c", "-o", tmp_path / "hello"]
+        + shlex.split(flags),
+        check=True,
+        timeout=60,
+    )
+    environment["LD_LIBRARY_PATH"] = str(ROOT / "build" / "lib")
+    result = subprocess.run([tmp_path / "hello"], env=environment, capture_output=True, timeout=30)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"hello\n", b"")
+
+
+def test_the_python_program(on_port_of_the_readme):
+    result = subprocess.run(
+        [sys.executable, "-c", on_port_of_the_readme(program("python"))],
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "bindings" / "python" / "src")),
+        capture_output=True,
+        timeout=30,
+    )
+    assert result.returncode == 0, result.stderr.decode()
+    assert result.stdout == b"hello {'language': 'en'}\n"
+
+
+def test_the_make_targets_that_documents_name():
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    targets = set(re.findall(r"^  ([a-z-]+) ", listed, re.M))
+    named = set()
+    for name in ["README.md", "CONTRIBUTING.md"]:
+        text = (ROOT / name).read_text()
+        for words in re.findall(r"(?:^    |`)make ([a-z -]+)", text, re.M):
+            named |= set(words.split("  ")[0].split())
+    assert named <= targets, named - targets
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name):
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("folder", ["Include", "Sources", "Tests", "bindings", "examples", "docs", "packaging", "scripts"])
+def test_folders_that_the_readme_names(folder):
+    assert f"{folder}/" in README and (ROOT / folder).is_dir()
+
+
+def test_the_example_commands_of_the_readme(tmp_path):
+    """Each `blip request` line runs as it stands, but for the port."""
+    block = re.search(r"^    blip serve 4984.*?\n\n", README, re.M | re.S)[0]
+    with Server() as server:
+        path = os.pathsep.join([str(ROOT / "build" / "bin"), os.environ["PATH"]])
+        (tmp_path / "folder").mkdir()
+        for line in block.strip().split("\n"):
+            command = line.split("#")[0].strip().replace("4984", str(server.port))
+            if command.startswith("blip serve"):
+                continue
+            command = command.replace("blip bench", "blip bench -n 100").replace("blip ping", "blip ping -c 1")
+            result = subprocess.run(
+                command, shell=True, cwd=tmp_path, env=dict(os.environ, PATH=path), capture_output=True, timeout=60
+            )
+            assert result.returncode == 0, (command, result.stderr)
+        assert (tmp_path / "million").stat().st_size == 1_000_000
