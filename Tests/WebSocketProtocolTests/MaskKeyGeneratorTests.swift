@@ -17,6 +17,22 @@ struct MaskKeyGeneratorTests {
         #expect(block.3 == word(0xD19C_12B5, 0xB94E_16DE, 0xE883_D0CB, 0x4E3C_50A2))
     }
 
+    @Test("The keys are the second halves of blocks whose first halves are the next keys")
+    func chain() {
+        let entropy = Array(UInt8(0)..<32)
+        var generator = entropy.withUnsafeBytes { MaskKeyGenerator(entropy: $0) }
+        var key = ChaCha.Key(
+            low: SIMD4(0x0302_0100, 0x0706_0504, 0x0B0A_0908, 0x0F0E_0D0C),
+            high: SIMD4(0x1312_1110, 0x1716_1514, 0x1B1A_1918, 0x1F1E_1D1C))
+        for _ in 0..<3 {
+            let block = ChaCha.block(key: key, tail: SIMD4(), rounds: 8)
+            for row in [block.2, block.3] {
+                for index in 0..<4 { #expect(generator.next() == row[index]) }
+            }
+            key = ChaCha.Key(low: block.0, high: block.1)
+        }
+    }
+
     @Test("Equal entropy gives equal keys, other entropy others, and none comes back soon")
     func keys() {
         func make(_ entropy: [UInt8]) -> MaskKeyGenerator {

@@ -120,6 +120,7 @@ struct WebSocketParserTests {
             name: "a close of a 64-bit length", role: .client, bytes: [0x88, 0x7F, 0, 0, 0, 0, 0, 1, 0, 0],
             seen: [.failed(1002)]),
         Input(name: "125 in 16 bits", role: .client, bytes: [0x82, 0x7E, 0, 125], seen: [.failed(1002)]),
+        Input(name: "1 in 16 bits, whole", role: .client, bytes: [0x82, 0x7E, 0, 1, 7], seen: [.failed(1002)]),
         Input(
             name: "65535 in 64 bits", role: .client, bytes: [0x82, 0x7F, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF],
             seen: [.failed(1002)]),
@@ -203,6 +204,10 @@ struct WebSocketParserTests {
         #expect(parse([frame(0x82, [UInt8](repeating: 1, count: 100))], role: .client, maximum: 100).seen.count == 1)
         #expect(parse([[0x82, 101]], role: .client, maximum: 100).seen == [.failed(1009)])
         #expect(parse([[0x82, 126, 1, 0]], role: .client, maximum: 100).seen == [.failed(1009)])
+        for length in [101, 126, 65536] {
+            let whole = frame(0x82, [UInt8](repeating: 1, count: length), mask: Self.key)
+            #expect(parse([whole], role: .server, maximum: 100).seen == [.failed(1009)])
+        }
         #expect(parse([[0x81, 101]], role: .client, maximum: 100).seen == [.failed(1009)])
         let first = frame(0x02, [UInt8](repeating: 1, count: 60))
         #expect(parse([first + [0x80, 41]], role: .client, maximum: 100).seen == [.fragment, .failed(1009)])
