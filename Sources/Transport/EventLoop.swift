@@ -5,15 +5,15 @@ import Synchronization
 /// A thread's event loop over epoll: sockets, timers and work posted by other threads.
 ///
 /// Overview: everything that belongs to a loop is touched on its thread only; other threads reach it by `post`.
-/// A loop runs on a thread of its own (`startThread`), on the caller's (`run`), or one turn at a time inside a program's
-/// own loop (`runOnce`, when `descriptor` is readable).
+/// A loop runs on a thread of its own (`startThread`), on the caller's (`run`), or one turn at a time inside a
+/// program's own loop (`runOnce`, when `descriptor` is readable).
 ///
-/// Function: a turn is epoll_wait, input and output of ready sockets, due timers, posted work, end-of-turn work, and the
-/// output of streams that asked for it.
+/// Function: a turn is epoll_wait, input and output of ready sockets, due timers, posted work, end-of-turn work, and
+/// the output of streams that asked for it.
 ///
-/// Implementation: posted work is a Treiber stack that the loop takes whole and reverses. A poster writes to the eventfd
-/// only if it finds the loop marked as asleep, and it is the one that takes the mark away, so a burst costs one write.
-/// The eventfd and the timerfd are watched edge-triggered and never read.
+/// Implementation: posted work is a Treiber stack that the loop takes whole and reverses. A poster writes to the
+/// eventfd only if it finds the loop marked as asleep, and it is the one that takes the mark away, so a burst costs
+/// one write. The eventfd and the timerfd are watched edge-triggered and never read.
 public final class EventLoop: @unchecked Sendable {
     // Sendable: other threads use the atomics and the immutable descriptors only.
 
@@ -100,7 +100,17 @@ public final class EventLoop: @unchecked Sendable {
         events.deallocate()
     }
 
+    /// Whatever the loop's owner wants to find again by `currentAttachment`. Set before the loop runs; not retained.
+    public var attachment: UnsafeRawPointer?
+
     // MARK: Running
+
+    /// The attachment of the loop that runs on the calling thread, if any. Cheap.
+    @inline(__always)
+    public static var currentAttachment: UnsafeRawPointer? {
+        guard let pointer = csystem_current_loop() else { return nil }
+        return Unmanaged<EventLoop>.fromOpaque(pointer)._withUnsafeGuaranteedRef { $0.attachment }
+    }
 
     /// The loop that runs on the calling thread, if any.
     public static var current: EventLoop? {

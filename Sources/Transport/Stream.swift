@@ -158,14 +158,17 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// Closes now, also inside any callback; what was not sent is lost. No callback comes any more.
     public func close() {
         guard isOpen else { return }
-        if let tls, tls.isSecured, pending.isEmpty, outputError == nil {
-            // For the peer's sake, if it costs no wait; `finishOutput` is the orderly way.
-            tls.setOutput(loop.cipherOutput)
-            tls.sendEnd()
-            let count = tls.takeOutput()
-            if count > 0, let base = loop.cipherOutput.baseAddress { _ = Syscall.send(descriptor, base, count) }
-        }
+        sayEnd()
         tearDown()
+    }
+
+    /// Sends close_notify for the peer's sake if it costs no wait; `finishOutput` is the orderly way.
+    private func sayEnd() {
+        guard let tls, tls.isSecured, pending.isEmpty, outputError == nil else { return }
+        tls.setOutput(loop.cipherOutput)
+        tls.sendEnd()
+        let count = tls.takeOutput()
+        if count > 0, let base = loop.cipherOutput.baseAddress { _ = Syscall.send(descriptor, base, count) }
     }
 
     private func tearDown() {
@@ -573,7 +576,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             }
             return
         }
-        if tls.isSecured || handshake(tls) { decrypt(tls) }
+        if tls.isSecured || handshake(tls) { decrypt(tls, again: !receiving) }
         guard isOpen else { return }
         let rest = tls.unread
         if let base = rest.baseAddress, !rest.isEmpty {
@@ -587,7 +590,8 @@ public final class Stream: EventSource, @unchecked Sendable {
         tls.setInput(UnsafeMutableRawBufferPointer(start: nil, count: 0))
     }
 
-    private func decrypt(_ tls: TLSSession) {
+    /// Delivers what can be decrypted; with `again`, what is held also if nothing new comes.
+    private func decrypt(_ tls: TLSSession, again: Bool) {
         while isReading {
             guard let target = makeTarget() else { return failForMemory() }
             var filled = target.offset
@@ -607,12 +611,15 @@ public final class Stream: EventSource, @unchecked Sendable {
                 take(filled - target.offset, target)
             } else if held.isEmpty {
                 held.removeAll()
+            } else if again {
+                deliverHeld()
             }
             guard isOpen else { return }
             switch last {
             case .done, .wantsOutput: continue
             case .wantsInput: return
             case .ended:
+                sayEnd()
                 end(outputError)
                 return
             case .failed(let error):

@@ -159,9 +159,19 @@ public final class TLSContext: @unchecked Sendable {
 
     // MARK: Resumption
 
-    /// The session last agreed with the server, now the caller's to free; a ticket is used once (RFC 8446 §C.4).
+    /// The session last agreed with the server, now the caller's to free. A ticket of TLS 1.3 is used once
+    /// (RFC 8446 §C.4).
     func takeSession(for host: String) -> OpaquePointer? {
-        sessions.withLock { Carrier(pointer: $0.byHost.removeValue(forKey: host)) }.pointer
+        let taken = sessions.withLock { store -> Carrier in
+            guard let session = store.byHost[host] else { return Carrier(pointer: nil) }
+            if SSL_SESSION_get_protocol_version(session) >= Int32(TLSVersion.v13.rawValue) {
+                store.byHost[host] = nil
+            } else {
+                SSL_SESSION_up_ref(session)
+            }
+            return Carrier(pointer: session)
+        }
+        return taken.pointer
     }
 
     /// A pointer on its way out of the lock, owned by one thread at a time.
