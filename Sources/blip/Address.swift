@@ -2,7 +2,8 @@ import CBLIP
 
 /// Where to listen or connect, in any of the forms that people type.
 ///
-/// `ws://host:port/path`, `wss://…`, `host:port`, `:port`, `port`, `unix:/path`; an IPv6 address stands in brackets.
+/// `ws://host:port/path`, `wss://…`, `host:port`, `:port`, `port`, `unix:/path`, `ws+unix://%2Fpath/target`; an IPv6
+/// address stands in brackets.
 struct Address {
     enum Place: Equatable {
         case tcp(host: String, port: UInt16)
@@ -11,8 +12,8 @@ struct Address {
 
     let place: Place
     let isSecure: Bool
-    /// The URL's path and query; nil when there is none but "/".
-    let target: String?
+    /// The URL's path, without a query; nil when there is none but "/".
+    let path: String?
 
     /// A bare port means 127.0.0.1 alone; `:port` means every interface.
     init(parsing text: String) throws(Failure) {
@@ -25,34 +26,69 @@ struct Address {
             secure = isSecure
             hasScheme = true
         }
-        if !hasScheme, let path = Self.unixPath(text) {
-            guard path.hasPrefix("/") || path.hasPrefix("."), path.utf8.count > 1 else {
+        if !hasScheme, let socket = Self.unixSocket(text) {
+            guard socket.path.hasPrefix("/") || socket.path.hasPrefix("."), socket.path.utf8.count > 1 else {
                 throw Self.failure(text, "a Unix socket's address is unix:/path/of/socket")
             }
-            place = .unix(path: path)
+            place = .unix(path: socket.path)
             isSecure = text.hasPrefix("wss+")
-            target = nil
+            path = socket.target == "/" ? nil : socket.target
             return
         }
         if rest.contains("@") {
             throw Self.failure(text, "an address to listen on has no user name")
         }
         let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        let tail = String(rest.dropFirst(authority.count))
+        let tail = String(rest.dropFirst(authority.count).prefix { $0 != "?" })
         if !hasScheme && !tail.isEmpty {
             throw Self.failure(text, "a path needs a whole URL: ws://host:port/path")
         }
-        target = tail.isEmpty || tail == "/" ? nil : tail
+        path = tail.isEmpty || tail == "/" ? nil : tail
         isSecure = secure
         place = try Self.hostAndPort(authority, of: text, defaultPort: hasScheme ? (secure ? 443 : 80) : nil)
     }
 
-    private static func unixPath(_ text: String) -> String? {
-        for prefix in ["unix:", "ws+unix:", "wss+unix:"] where text.hasPrefix(prefix) {
-            let path = text.dropFirst(prefix.utf8.count)
-            return String(path.hasPrefix("//") ? path.dropFirst(2) : path)
+    /// `unix:` and the path as it is, or a URL whose host is the path, percent-encoded.
+    private static func unixSocket(_ text: String) -> (path: String, target: String?)? {
+        if text.hasPrefix("unix:") {
+            return (String(text.dropFirst("unix:".utf8.count)), nil)
+        }
+        for prefix in ["ws+unix://", "wss+unix://"] where text.hasPrefix(prefix) {
+            let rest = text.dropFirst(prefix.utf8.count)
+            let host = rest.prefix { $0 != "/" && $0 != "?" }
+            let target = rest.dropFirst(host.count).prefix { $0 != "?" }
+            return (percentDecoded(host), target.isEmpty ? nil : String(target))
         }
         return nil
+    }
+
+    /// What is no escape stays as it is.
+    private static func percentDecoded(_ text: Substring) -> String {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            if byte == UInt8(ascii: "%"), let value = UInt8(String(rest.prefix(2)) ?? "", radix: 16) {
+                bytes.append(value)
+                rest = rest.dropFirst(2)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static func percentEncoded(_ text: String) -> String {
+        var result = ""
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"):
+                result.unicodeScalars.append(Unicode.Scalar(byte))
+            default:
+                result += "%" + Terminal.hex(UInt32(byte), digits: 2)
+            }
+        }
+        return result
     }
 
     private static func hostAndPort(
@@ -96,11 +132,11 @@ struct Address {
 
     /// What a client connects to: the text itself if it is a URL, else the URL that it stands for.
     static func clientURL(_ text: String) throws(Failure) -> String {
-        if text.contains("://") || text.hasPrefix("ws+unix:") || text.hasPrefix("wss+unix:") { return text }
+        if text.contains("://") { return text }
         let address = try Address(parsing: text)
         switch address.place {
         case .unix(let path):
-            return "ws+unix://\(path)"
+            return "ws+unix://\(percentEncoded(path))/"
         case .tcp(let host, let port):
             let name = host.isEmpty ? "127.0.0.1" : host
             return "ws://\(name.contains(":") ? "[\(name)]" : name):\(port)/"

@@ -116,6 +116,9 @@ struct Client {
                     "cannot use the URL \(Terminal.quote(url)): write ws://host:port/path, wss://host:port/path, "
                         + "host:port or unix:/path", status: status)
             }
+            if status == BLIP_ERROR_TLS_SETUP {
+                throw File.notCertificates([authorities, identity?.certificate, identity?.key])
+            }
             throw .usage("cannot prepare a connection: \(Library.message(of: status))", status: status)
         }
         return Connection(handle, url: url)

@@ -9,8 +9,10 @@ enum EchoProfile {
         guard Profiles.wantsReply(request) else { return SinkProfile.handle(request) }
         var isComplete = false
         _ = blip_message_is_complete(request, &isComplete)
-        guard isComplete else { return EchoSpool.start(request) }
-        guard let body = Library.slice({ blip_message_body(request, $0) }) else { return BLIP_ERROR_BODY }
+        // The bytes of a streamed request may still wait to be handed out although all have come.
+        guard isComplete, let body = Library.slice({ blip_message_body(request, $0) }), body.size > 0 else {
+            return EchoSpool.start(request)
+        }
         return answer(request) { response in
             guard body.size >= lendingThreshold else { return blip_message_set_body(response, body) }
             _ = blip_message_retain(request)

@@ -1,3 +1,4 @@
+import CBLIP
 import Glibc
 
 /// Files that a person names.
@@ -6,6 +7,14 @@ enum File {
         guard access(path, R_OK) == 0 else {
             throw .usage("cannot read \(Terminal.quote(path)) of \(option): \(Output.reason)")
         }
+    }
+
+    /// The files that people gave for TLS are of no use to it.
+    static func notCertificates(_ paths: [String?]) -> Failure {
+        let names = paths.compactMap { $0 }.map { Terminal.quote($0) }.joined(separator: ", ")
+        return .usage(
+            "cannot use \(names): not a certificate and its key in PEM form, or they do not belong together",
+            status: BLIP_ERROR_TLS_SETUP)
     }
 
     /// Opens for reading: a descriptor, and the size if it is a regular file.

@@ -58,7 +58,7 @@ enum ServeCommand {
         Profiles.install(on: listener)
         log.watch(listener: listener)
         try start(listener, at: address, shown: arguments.operands[0])
-        log.listening(url(of: listener, address, paths: arguments.all("--path")))
+        log.listening(Library.slice { blip_listener_url(listener, $0) }?.string ?? "")
         signals.wait()
         // A second signal ends the program at once.
         signals.unblock()
@@ -95,7 +95,7 @@ enum ServeCommand {
                     "--protocol wants BLIP_3, BLIP or BLIP_3+NAME, not \(Terminal.quote(name))", status: status)
             }
         }
-        for path in arguments.all("--path") + (address.target.map { [$0] } ?? []) {
+        for path in arguments.all("--path") + (address.path.map { [$0] } ?? []) {
             let status = path.withSlice { blip_listener_options_add_path(options, $0) }
             guard path.hasPrefix("/"), status >= 0 else {
                 throw .usage("--path wants a path that begins with /, not \(Terminal.quote(path))")
@@ -114,9 +114,10 @@ enum ServeCommand {
         var listener: OpaquePointer?
         let status = blip_listener_new(runtime, options, &listener)
         guard status >= 0, let listener else {
-            let files = [identity?.certificate, identity?.key].compactMap { $0 }.map { Terminal.quote($0) }
-            let what = status == BLIP_ERROR_TLS_SETUP ? " with \(files.joined(separator: " and "))" : ""
-            throw .usage("cannot listen\(what): \(Library.message(of: status))", status: status)
+            if status == BLIP_ERROR_TLS_SETUP {
+                throw File.notCertificates([identity?.certificate, identity?.key, arguments.value("--client-ca")])
+            }
+            throw .usage("cannot listen: \(Library.message(of: status))", status: status)
         }
         return listener
     }
@@ -148,14 +149,5 @@ enum ServeCommand {
         let text = "cannot listen on \(Terminal.escape(shown)): \(why)\(advice)"
         throw status == BLIP_ERROR_TLS_SETUP || status == BLIP_ERROR_ARGUMENT
             ? .usage(text, status: status) : .connection(text, status: status)
-    }
-
-    /// What a client on this machine connects to, with a path that is served.
-    private static func url(of listener: OpaquePointer, _ address: Address, paths: [String]) -> String {
-        let url = Library.slice { blip_listener_url(listener, $0) }?.string ?? ""
-        guard case .tcp = address.place, let path = address.target ?? paths.first, !url.hasSuffix(path) else {
-            return url
-        }
-        return (url.hasSuffix("/") ? String(url.dropLast()) : url) + path
     }
 }

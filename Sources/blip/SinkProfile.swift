@@ -3,13 +3,6 @@ import CBLIP
 /// `sink`: takes a body of any size as it comes, and answers with its size in bytes.
 enum SinkProfile {
     static func handle(_ request: OpaquePointer) -> blip_status {
-        var isComplete = false
-        _ = blip_message_is_complete(request, &isComplete)
-        if isComplete {
-            guard let body = Library.slice({ blip_message_body(request, $0) }) else { return BLIP_ERROR_BODY }
-            answer(request, UInt64(body.size))
-            return BLIP_OK
-        }
         if Profiles.wantsReply(request) {
             let status = blip_message_defer(request)
             guard status >= 0 else { return status }

@@ -48,7 +48,7 @@ def test_the_python_program(on_port_of_the_readme):
         timeout=30,
     )
     assert result.returncode == 0, result.stderr.decode()
-    assert result.stdout == b"hello {'language': 'en'}\n"
+    assert result.stdout == b"hello en\n"
 
 
 def test_the_make_targets_that_documents_name():
@@ -75,7 +75,7 @@ def test_folders_that_the_readme_names(folder):
 
 def test_the_example_commands_of_the_readme(tmp_path):
     """Each `blip request` line runs as it stands, but for the port."""
-    block = re.search(r"^    blip serve 4984.*?\n\n", README, re.M | re.S)[0]
+    block = re.search(r"^    blip serve 4984  .*?\n\n", README, re.M | re.S)[0]
     with Server() as server:
         path = os.pathsep.join([str(ROOT / "build" / "bin"), os.environ["PATH"]])
         (tmp_path / "folder").mkdir()

@@ -45,7 +45,7 @@ def test_waits_for_replies_under_way():
     ["address", "begins"],
     [
         ("ws://127.0.0.1:0/", "ws://127.0.0.1:"),
-        ("ws://localhost:0/db?x=1", "ws://"),
+        ("ws://localhost:0/db", "ws://"),
         ("127.0.0.1:0", "ws://127.0.0.1:"),
         (":0", "ws://"),
         ("0", "ws://127.0.0.1:"),
@@ -82,6 +82,17 @@ def test_unix_socket(tmp_path):
             assert (result.returncode, len(result.stdout)) == (0, 100_000), result.stderr
         assert server.stop()[0] == 0
     assert not path.exists()
+
+
+def test_unix_socket_by_url_with_a_path_and_tls(tmp_path, certificates):
+    url = f"wss+unix://{str(tmp_path / 'a socket').replace('/', '%2F').replace(' ', '%20')}/db"
+    with Server(
+        *["--tls-cert", certificates / "server.pem", "--tls-key", certificates / "server.key"], address=url
+    ) as server:
+        assert (tmp_path / "a socket").is_socket()
+        assert server.url.startswith("wss+unix://") and server.url.endswith("/db")
+        result = blip("request", server.url, "echo", "-d", "x", "--ca-file", certificates / "ca.pem")
+        assert (result.returncode, result.stdout) == (0, b"x"), result.stderr
 
 
 def test_several_paths():
