@@ -1,7 +1,7 @@
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #endif
 
 /// Growable raw memory with a maximum, owned by one place and freed with it.
@@ -70,15 +70,7 @@ public struct Bytes: ~Copyable {
         guard let memory = realloc(base, wanted) ?? realloc(base, needed) else { return false }
         base = memory
         capacity = wanted
-        if wanted >= 4 << 20 { Self.preferHugePages(memory, wanted) }
         return true
-    }
-
-    /// Large bodies fill their memory once: with small pages, most of the time would go into page faults.
-    private static func preferHugePages(_ memory: UnsafeMutableRawPointer, _ size: Int) {
-        let page = 4096
-        let skipped = (page - Int(bitPattern: memory) & (page - 1)) & (page - 1)
-        madvise(memory + skipped, size - skipped, MADV_HUGEPAGE)
     }
 
     /// Appends a copy of `source`.

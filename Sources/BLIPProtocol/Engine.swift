@@ -93,7 +93,20 @@ public final class Engine: @unchecked Sendable {
 
     /// True if `nextFrame` has something to write, or to say.
     public var hasOutput: Bool {
-        state.pointee.outbox.count > 0 || !state.pointee.acknowledgements.isEmpty
+        if state.pointee.undecided != nil { settleUndecided() }
+        return state.pointee.outbox.count > 0 || !state.pointee.acknowledgements.isEmpty
+    }
+
+    /// The owner has seen the begin of a message whose first frame is huge: if it does not stream it, that frame counts
+    /// as consumed.
+    @inline(never)
+    private func settleUndecided() {
+        guard let message = state.pointee.undecided else { return }
+        state.pointee.undecided = nil
+        let m = message.state
+        guard !m.pointee.isStreamed, !m.pointee.isComplete, !m.pointee.isDiscarded else { return }
+        m.pointee.wireConsumed = m.pointee.wireReceived
+        acknowledgeIfDue(m)
     }
 
     /// True if the properties of an outgoing message are within the limit (`Limits.properties`; 65,535 encoded bytes in
@@ -167,7 +180,8 @@ public final class Engine: @unchecked Sendable {
         let s = message.state
         let held = s.pointee.content.count - s.pointee.bodyStart
         let taken = min(max(0, count), held)
-        guard s.pointee.isIncoming, s.pointee.hasProperties, taken > 0 else { return 0 }
+        guard s.pointee.isIncoming, s.pointee.hasProperties, taken > 0, s.pointee.isStreamed || s.pointee.isComplete
+        else { return 0 }
         s.pointee.bodyStart += taken
         s.pointee.bodyBytesConsumed &+= UInt64(taken)
         let before = s.pointee.content.count
@@ -305,6 +319,7 @@ public final class Engine: @unchecked Sendable {
         s.pointee.incoming.removeAll()
         s.pointee.underWay.removeAll()
         s.pointee.acknowledgements = []
+        s.pointee.undecided = nil
         s.pointee.queuedBytes = 0
         s.pointee.heldBytes = 0
         s.pointee.partialResponses = 0

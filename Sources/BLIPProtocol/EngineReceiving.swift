@@ -1,7 +1,7 @@
 #if canImport(Glibc)
-import Glibc
+    import Glibc
 #elseif canImport(Musl)
-import Musl
+    import Musl
 #endif
 import CZlib
 
@@ -281,6 +281,7 @@ extension Engine {
             }
             if begins {
                 m.pointee.hasBegun = true
+                if m.pointee.wireReceived >= Self.pauseThreshold { s.pointee.undecided = message }
                 return .began(message)
             }
             return .none

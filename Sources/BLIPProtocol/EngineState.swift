@@ -36,6 +36,9 @@ struct EngineState: ~Copyable {
     var nextIncomingNumber: UInt64 = 1
     var receiveChecksum: UInt32 = 0
     var inflater: Inflater?
+    /// A message that has begun with so large a frame that its sender waits for an acknowledgement, which depends on
+    /// whether the owner streams it.
+    var undecided: Message?
     /// What unfinished messages hold in memory.
     var heldBytes = 0
     /// Responses in `incoming` that somebody waits for.

@@ -57,7 +57,9 @@ extension Message {
 
     var allProperties: [[String]] {
         (0..<propertyCount).compactMap { index in
-            property(at: index).map { [String(decoding: $0.key, as: UTF8.self), String(decoding: $0.value, as: UTF8.self)] }
+            property(at: index).map {
+                [String(decoding: $0.key, as: UTF8.self), String(decoding: $0.value, as: UTF8.self)]
+            }
         }
     }
 

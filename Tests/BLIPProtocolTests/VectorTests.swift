@@ -86,7 +86,8 @@ struct VectorTests {
         var frame = sender.next().bytes
         if version == .v2 { frame = [1, 0, UInt8(encoded.count)] + encoded }
         if version == .v1 {
-            frame = Array(hex: "9b34f206000000010000") + [0, UInt8(14 + encoded.count), 0, UInt8(encoded.count)] + encoded
+            frame =
+                Array(hex: "9b34f206000000010000") + [0, UInt8(14 + encoded.count), 0, UInt8(encoded.count)] + encoded
         }
         let receiver = Engine(version)
         #expect(receiver.receive(frame).isNone)
