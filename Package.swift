@@ -7,7 +7,9 @@ let settings: [SwiftSetting] =
     [
         .enableUpcomingFeature("ExistentialAny"),
         .enableUpcomingFeature("MemberImportVisibility"),
-        .unsafeFlags(["-cross-module-optimization"], .when(configuration: .release)),
+        // Exclusive access is proven by the debug build's checks in the tests; a release build must not trap.
+        .unsafeFlags(
+            ["-cross-module-optimization", "-enforce-exclusivity=unchecked"], .when(configuration: .release)),
     ] + (warningsAreErrors ? [.treatAllWarnings(as: .error)] : [])
 
 // The tool is written against blip.h alone. It contains the library unless BLIP_LINK names a folder with libblip.so,

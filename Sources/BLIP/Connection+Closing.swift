@@ -193,7 +193,10 @@ extension Connection {
         let wasBegun = indexInContext >= 0
         if phase != .closing { publishClosing() }
         phase = .closed
-        if let timer { loop.cancel(timer) }
+        if let timer {
+            loop.cancel(timer)
+            timer.connection = nil
+        }
         timer = nil
         connector?.cancel()
         connector = nil

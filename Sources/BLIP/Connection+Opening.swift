@@ -32,12 +32,12 @@ extension Connection {
         armTimer(after: configuration.connectTimeout)
         var options = Connector.Options()
         options.timeout = -1
-        let completion: (Result<Int32, TransportError>) -> Void = { [weak self] result in
-            guard let self else { return }
-            self.connector = nil
+        // The connector is let go of when it is done or cancelled, and with it this reference.
+        let completion: (Result<Int32, TransportError>) -> Void = { [self] result in
+            connector = nil
             switch result {
-            case .success(let descriptor): self.socketDidConnect(descriptor)
-            case .failure(let error): self.finish(Failure(error))
+            case .success(let descriptor): socketDidConnect(descriptor)
+            case .failure(let error): finish(Failure(error))
             }
         }
         connector =

@@ -95,8 +95,3 @@ extension Runtime {
     /// The calling thread is a loop's: it must not wait.
     public static var isOnLoopThread: Bool { EventLoop.current != nil }
 }
-
-extension LoopContext {
-    /// A fresh message for the program.
-    public static func newMessage() -> BLIPMessage { BLIPMessage() }
-}

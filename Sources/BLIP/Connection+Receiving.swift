@@ -26,6 +26,7 @@ extension Connection {
             case .incomplete(let needed):
                 stream.bytesWanted = needed
                 publishCounters(session, stream)
+                context.reclaim()
                 return consumed
             case .consumed(let count):
                 consumed += count
@@ -51,6 +52,7 @@ extension Connection {
             }
         }
         publishCounters(session, stream)
+        context.reclaim()
         return phase == .open || phase == .closing ? consumed : bytes.count
     }
 
@@ -75,10 +77,13 @@ extension Connection {
 
     /// The engine makes messages by `LoopContext.makeMessage` alone.
     @inline(__always)
-    static func own(_ message: Message) -> BLIPMessage { unsafeDowncast(message, to: BLIPMessage.self) }
+    static func own(_ message: Message) -> BLIPMessage {
+        unsafeDowncast(message, to: BLIPMessage.self)
+    }
 
     // MARK: Whole messages
 
+    @inline(__always)
     private func complete(_ message: BLIPMessage, _ session: Session) {
         let hadBegun = message.isBodyStreamed.load(ordering: .relaxed)
         message.isWhole.store(true, ordering: .releasing)
@@ -88,8 +93,11 @@ extension Connection {
         message.frozen.store(true, ordering: .relaxed)
         if message.kind == .request {
             dispatch(message, session)
-        } else if let request = message.request.map(Self.own) {
+        } else if let answered = message.request {
+            message.request = nil
+            let request = Self.own(answered)
             respondToProgram(request, message, session)
+            context.recycle(request)
         }
         context.recycle(message)
     }
@@ -138,7 +146,6 @@ extension Connection {
 
     @inline(__always)
     private func respondToProgram(_ request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
-        response.request = nil
         if request.existingExtras?.isResponseStreamed == true {
             let body = makeStreamed(response)
             complete(request, response, BLIP_OK)
@@ -156,6 +163,7 @@ extension Connection {
         if let extras = request.existingExtras {
             if let timer = extras.timer {
                 loop.cancel(timer)
+                timer.request = nil
                 extras.timer = nil
             }
             if let waiter = extras.requestWaiter {

@@ -186,9 +186,12 @@ extension Connection {
                     opcode: .binary, final: true, payload: frame.count, maskKey: nil, to: start)
             }
             used += header + frame.count
-            if let message = frame.message { frameDidLeave(Self.own(message), isLast: frame.isLast, session) }
+            if let message = frame.message {
+                frameDidLeave(Self.own(message), isLast: frame.isLast, session)
+            }
         }
         publishCounters(session, stream)
+        context.reclaim()
         return used
     }
 

@@ -2,22 +2,28 @@ import CBLIP
 
 /// Handlers by profile. Shared between a listener and its connections until one of them changes it.
 final class HandlerTable: @unchecked Sendable {
-    private struct Entry {
-        let hash: UInt64
-        let profile: Text
-        let handler: RequestHandler
+    /// Where a profile's handler is; nothing in it is reference counted, so that a look-up costs no more than it must.
+    private struct Bucket {
+        var hash: UInt64 = 0
+        var profile = UnsafeRawBufferPointer(start: nil, count: 0)
+        /// Index in `entries`; −1: free.
+        var entry = -1
     }
 
-    /// Buckets of a power of two; empty while there are no handlers.
-    private var entries: [Entry?] = []
-    private var count = 0
+    private struct Entry {
+        let profile: Text
+        var handler: RequestHandler
+    }
+
+    private var buckets: ContiguousArray<Bucket> = []
+    private var entries: ContiguousArray<Entry> = []
     var fallback: RequestHandler?
 
     init() {}
 
     private init(copying other: HandlerTable) {
+        buckets = other.buckets
         entries = other.entries
-        count = other.count
         fallback = other.fallback
     }
 
@@ -25,48 +31,40 @@ final class HandlerTable: @unchecked Sendable {
 
     /// The handler for a profile, else the default one.
     func handler(for profile: UnsafeRawBufferPointer?) -> RequestHandler? {
-        guard count > 0, let profile, let index = index(of: profile, Self.hash(profile)) else { return fallback }
-        return entries[index]?.handler ?? fallback
+        guard !entries.isEmpty, let profile, let index = index(of: profile) else { return fallback }
+        return entries[index].handler
     }
 
     func set(_ profile: UnsafeRawBufferPointer, _ handler: RequestHandler?) {
-        let hash = Self.hash(profile)
-        if let index = index(of: profile, hash), let old = entries[index] {
-            guard let handler else { return remove(old) }
-            entries[index] = Entry(hash: hash, profile: old.profile, handler: handler)
+        if let index = index(of: profile) {
+            if let handler { entries[index].handler = handler } else { entries.remove(at: index) }
         } else if let handler {
-            insert(Entry(hash: hash, profile: Text(profile), handler: handler))
+            entries.append(Entry(profile: Text(profile), handler: handler))
+        }
+        rebuild()
+    }
+
+    /// Setting handlers is rare: the buckets are made anew each time.
+    private func rebuild() {
+        var size = 8
+        while size < entries.count * 2 { size *= 2 }
+        buckets = ContiguousArray(repeating: Bucket(), count: size)
+        for (entry, value) in entries.enumerated() {
+            guard let profile = value.profile.slice.bytes else { continue }
+            let hash = Self.hash(profile)
+            var index = Int(truncatingIfNeeded: hash) & (size - 1)
+            while buckets[index].entry >= 0 { index = (index + 1) & (size - 1) }
+            buckets[index] = Bucket(hash: hash, profile: profile, entry: entry)
         }
     }
 
-    private func insert(_ entry: Entry) {
-        if (count + 1) * 2 > entries.count { resize(max(8, entries.count * 2)) }
-        var index = Int(truncatingIfNeeded: entry.hash) & (entries.count - 1)
-        while entries[index] != nil { index = (index + 1) & (entries.count - 1) }
-        entries[index] = entry
-        count += 1
-    }
-
-    private func resize(_ size: Int) {
-        let old = entries
-        entries = Array(repeating: nil, count: size)
-        count = 0
-        for case let entry? in old { insert(entry) }
-    }
-
-    private func remove(_ entry: Entry) {
-        let rest = entries.compactMap { $0 }.filter { $0.profile !== entry.profile }
-        entries = Array(repeating: nil, count: entries.count)
-        count = 0
-        for other in rest { insert(other) }
-    }
-
-    private func index(of profile: UnsafeRawBufferPointer, _ hash: UInt64) -> Int? {
-        guard !entries.isEmpty else { return nil }
-        var index = Int(truncatingIfNeeded: hash) & (entries.count - 1)
-        while let entry = entries[index] {
-            if entry.hash == hash, let bytes = entry.profile.slice.bytes, bytes.equals(profile) { return index }
-            index = (index + 1) & (entries.count - 1)
+    private func index(of profile: UnsafeRawBufferPointer) -> Int? {
+        guard !buckets.isEmpty else { return nil }
+        let hash = Self.hash(profile)
+        var index = Int(truncatingIfNeeded: hash) & (buckets.count - 1)
+        while buckets[index].entry >= 0 {
+            if buckets[index].hash == hash, buckets[index].profile.equals(profile) { return buckets[index].entry }
+            index = (index + 1) & (buckets.count - 1)
         }
         return nil
     }

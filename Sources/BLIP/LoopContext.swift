@@ -8,7 +8,8 @@ public final class LoopContext: @unchecked Sendable {
     public let loop: EventLoop
     unowned let runtime: Runtime
     var maskKeys: MaskKeyGenerator
-    private var pool: [BLIPMessage] = []
+    private var pool: ContiguousArray<BLIPMessage> = []
+    private var finished: ContiguousArray<BLIPMessage> = []
     private(set) var connections: [Connection] = []
 
     private var drainWaiter: Waiter?
@@ -19,6 +20,7 @@ public final class LoopContext: @unchecked Sendable {
         self.loop = loop
         self.runtime = runtime
         maskKeys = Randomness.bytes(32).withUnsafeBytes { MaskKeyGenerator(entropy: $0) }
+        loop.attachment = UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque())
     }
 
     // MARK: Messages
@@ -27,12 +29,27 @@ public final class LoopContext: @unchecked Sendable {
     @inline(__always)
     func makeMessage() -> BLIPMessage { pool.popLast() ?? BLIPMessage() }
 
-    /// Takes a message back that nobody else holds. Loop thread only.
+    /// The library is done with a message; `reclaim` uses it again if the program is done with it too. Loop thread only.
     @inline(__always)
-    func recycle(_ message: consuming BLIPMessage) {
-        guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { return }
-        message.recycle()
-        pool.append(message)
+    func recycle(_ message: BLIPMessage) { finished.append(message) }
+
+    /// Takes the finished messages that nobody else holds into the pool. To be called where no finished message is in
+    /// use by a caller.
+    @inline(__always)
+    func reclaim() {
+        guard !finished.isEmpty else { return }
+        while var message = finished.popLast() {
+            guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { continue }
+            message.recycle()
+            pool.append(consume message)
+        }
+    }
+
+    /// A fresh message for the program: an old one on a loop's thread, a new one elsewhere.
+    @inline(__always)
+    public static func newMessage() -> BLIPMessage {
+        guard let context = EventLoop.currentAttachment else { return BLIPMessage() }
+        return Unmanaged<LoopContext>.fromOpaque(context)._withUnsafeGuaranteedRef { $0.makeMessage() }
     }
 
     // MARK: Connections

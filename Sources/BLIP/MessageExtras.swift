@@ -54,7 +54,8 @@ final class MessageExtras: @unchecked Sendable {
 
 /// The deadline of one request.
 final class RequestTimer: LoopTimer, @unchecked Sendable {
-    private weak var request: BLIPMessage?
+    /// Cleared when the request completes, which cuts the cycle between the two.
+    var request: BLIPMessage?
 
     init(_ request: BLIPMessage) { self.request = request }
 

@@ -62,7 +62,8 @@ final class Upgrade {
 
 /// The one timer of a connection: connecting, keep-alive, closing.
 final class ConnectionTimer: LoopTimer, @unchecked Sendable {
-    private weak var connection: Connection?
+    /// Cleared when the connection ends, which cuts the cycle between the two.
+    var connection: Connection?
 
     init(_ connection: Connection) { self.connection = connection }
 
