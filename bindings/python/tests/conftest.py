@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             *("-out", f"{name}.pem", "-days", "2", "-extfile", f"{name}.ext"),
         )
     return {path.name: str(path) for path in folder.iterdir()}
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

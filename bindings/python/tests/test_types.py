@@ -1,0 +1,41 @@
+"""The package passes mypy in strict mode."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent
+
+USE = """
+import blip
+import blip.sync
+
+async def main() -> None:
+    async with blip.connect("ws://localhost/", protocols=["BLIP_3"]) as connection:
+        reply = await connection.request("p", b"x", properties={"a": "b"}, timeout=5)
+        body: bytes = reply.body
+        async for chunk in reply.stream():
+            body += chunk
+    async with blip.serve("127.0.0.1", 0) as listener:
+        port: int = listener.port
+
+with blip.sync.connect("ws://localhost/") as connection:
+    text: str = connection.request("p", {"a": 1}).text()
+"""
+
+
+def test_mypy_strict(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    use = tmp_path / "use.py"
+    use.write_text(USE)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    for arguments in (["src/blip"], [str(use)]):
+        environment = {"MYPYPATH": str(FOLDER / "src"), "PATH": ""}
+        result = subprocess.run(
+            [*command, *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=300, env=environment
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
