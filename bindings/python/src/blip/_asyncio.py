@@ -21,8 +21,10 @@ from typing import (
     Set,
     Tuple,
     Type,
+    TypeVar,
     Union,
     cast,
+    overload,
 )
 
 from . import _ffi
@@ -80,6 +82,7 @@ _message_read = bind("blip_message_read")
 HandlerResult = Union[Body, Response]
 Handler = Callable[["Request"], Union[HandlerResult, Awaitable[HandlerResult]]]
 AnyHandler = Callable[["Request"], Any]
+HandlerFunction = TypeVar("HandlerFunction", bound=AnyHandler)
 
 READ_SIZE = 64 * 1024
 _EAGER: Dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
@@ -246,6 +249,14 @@ class _Handlers:
 
     def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
         raise NotImplementedError
+
+    @overload
+    def handler(self, profile: HandlerFunction) -> HandlerFunction: ...
+
+    @overload
+    def handler(
+        self, profile: Optional[str] = None, *, stream: bool = False
+    ) -> Callable[[HandlerFunction], HandlerFunction]: ...
 
     def handler(self, profile: Union[str, None, AnyHandler] = None, *, stream: bool = False) -> Any:
         """Decorator: the function or coroutine function answers requests of that profile.

@@ -14,7 +14,21 @@ import time
 from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union, cast
+from typing import (
+    Any,
+    Callable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    cast,
+    overload,
+)
 
 from . import _ffi
 from ._body import BORROW_FROM, Body, add_body
@@ -68,6 +82,7 @@ _listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
 
 Handler = Callable[["Request"], Union[Body, Response]]
 AnyHandler = Callable[["Request"], Any]
+HandlerFunction = TypeVar("HandlerFunction", bound=AnyHandler)
 
 READ_SIZE = 64 * 1024
 
@@ -187,6 +202,14 @@ class _Handlers:
 
     def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
         raise NotImplementedError
+
+    @overload
+    def handler(self, profile: HandlerFunction) -> HandlerFunction: ...
+
+    @overload
+    def handler(
+        self, profile: Optional[str] = None, *, stream: bool = False
+    ) -> Callable[[HandlerFunction], HandlerFunction]: ...
 
     def handler(self, profile: Union[str, None, AnyHandler] = None, *, stream: bool = False) -> Any:
         """Decorator: the function answers requests of that profile.
