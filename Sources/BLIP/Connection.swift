@@ -16,6 +16,7 @@ import WebSocketProtocol
 /// every stream and every send that did not get through, and the closed callback comes last.
 public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     public static var handleKind: HandleKind { .connection }
+    public static var tellsLastReference: Bool { true }
     public var slot: UInt32 = 0
 
     /// Where it is on its way.

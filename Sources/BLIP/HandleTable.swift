@@ -1,4 +1,5 @@
 import CBLIP
+import CSystem
 import Synchronization
 
 /// What looks like a pointer in blip.h is a number: kind, fork epoch, generation and slot. The table holds the slots.
@@ -24,39 +25,37 @@ public enum HandleTable {
     static let slotBits: UInt64 = 24
     private static let chunkShift = 12
     private static let chunkSize = 1 << chunkShift
-    private static let chunkCount = 1 << (24 - 12)
+    private static let chunkCount = Int(CSYSTEM_CHUNKS)
 
     private struct Storage: ~Copyable, @unchecked Sendable {
-        let chunks: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>>
         let used = Atomic<UInt32>(1)
         /// Tag (upper half) and index + 1 of the first free slot.
         let free = Atomic<UInt64>(0)
-        let epoch = Atomic<UInt64>(0)
         let growth = Mutex<Void>(())
-
-        init() {
-            chunks = .allocate(capacity: HandleTable.chunkCount)
-            for index in 0..<HandleTable.chunkCount {
-                (chunks + index).initialize(to: Atomic<UnsafeMutableRawPointer?>(nil))
-            }
-        }
     }
 
     private static let storage = Storage()
 
+    /// Chunks of slots, in a table of C's: look-ups then need no check whether a Swift global is initialised.
+    @inline(__always)
+    private static var chunks: UnsafeMutablePointer<Atomic<UnsafeMutableRawPointer?>> {
+        UnsafeMutableRawPointer(csystem_chunk_table()).assumingMemoryBound(to: Atomic<UnsafeMutableRawPointer?>.self)
+    }
+
     /// How many times the process has forked since the library was first used, as part of each handle.
-    public static var epoch: UInt64 { storage.epoch.load(ordering: .relaxed) }
+    @inline(__always)
+    public static var epoch: UInt64 { csystem_fork_count() }
 
     /// In a forked child: every handle of the parent becomes invalid (`BLIP_ERROR_FORKED`).
     public static func processDidFork() {
-        storage.epoch.add(1, ordering: .relaxed)
+        csystem_count_fork()
     }
 
     // MARK: Slots
 
     @inline(__always)
     private static func slot(_ index: UInt32) -> UnsafeMutablePointer<Slot>? {
-        let chunk = storage.chunks[Int(index) >> chunkShift].load(ordering: .acquiring)
+        let chunk = chunks[Int(index) >> chunkShift].load(ordering: .acquiring)
         guard let chunk else { return nil }
         return chunk.assumingMemoryBound(to: Slot.self) + (Int(index) & (chunkSize - 1))
     }
@@ -100,10 +99,10 @@ public enum HandleTable {
             let index = storage.used.load(ordering: .relaxed)
             guard index < UInt32(chunkCount * chunkSize) else { return nil }
             let chunkIndex = Int(index) >> chunkShift
-            if storage.chunks[chunkIndex].load(ordering: .relaxed) == nil {
+            if chunks[chunkIndex].load(ordering: .relaxed) == nil {
                 let chunk = UnsafeMutablePointer<Slot>.allocate(capacity: chunkSize)
                 for position in 0..<chunkSize { (chunk + position).initialize(to: Slot()) }
-                storage.chunks[chunkIndex].store(UnsafeMutableRawPointer(chunk), ordering: .releasing)
+                chunks[chunkIndex].store(UnsafeMutableRawPointer(chunk), ordering: .releasing)
             }
             storage.used.store(index + 1, ordering: .relaxed)
             return index
@@ -222,15 +221,15 @@ public enum HandleTable {
 
     /// Gives a program's reference back. A handle that is not valid is ignored.
     public static func release<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
-        // Two references are dropped: the one that guards this call, then the program's own.
-        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return }
-        let generation = generation(handle)
-        let reference = Unmanaged<T>.fromOpaque(object)
-        var left = drop(slot, generation: generation)
-        if left != 0 { left = drop(slot, generation: generation) }
+        let bits = UInt64(UInt(bitPattern: handle))
+        guard bits >> 56 == UInt64(T.handleKind.rawValue) << 4 | (epoch & 15),
+            let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)), let object = slot.pointee.object
+        else { return }
+        // Read before the reference is given back: while it is held the slot keeps its object.
+        let left = drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF)
         if left == 0 {
-            finalRelease(reference)
-        } else if left == 1 {
+            finalRelease(Unmanaged<T>.fromOpaque(object))
+        } else if left == 1, T.tellsLastReference {
             _ = with(handle) { (object: T) in
                 object.programReferencesDidEnd()
                 return BLIP_OK
@@ -250,6 +249,8 @@ public protocol SlotOwner: AnyObject {
     static var handleKind: HandleKind { get }
     /// The slot in the handle table, 0 before the first handle; freed in `deinit`.
     var slot: UInt32 { get set }
+    /// Whether `programReferencesDidEnd` is wanted.
+    static var tellsLastReference: Bool { get }
     /// The last reference by handle is gone. The object may live on inside the library.
     func handleDidEnd()
     /// One reference is left after a release: the library's own, if the object keeps one.
@@ -257,6 +258,7 @@ public protocol SlotOwner: AnyObject {
 }
 
 extension SlotOwner {
+    public static var tellsLastReference: Bool { false }
     public func handleDidEnd() {}
     public func programReferencesDidEnd() {}
 }

@@ -6,6 +6,7 @@ import WebSocketProtocol
 /// Accepts BLIP connections on a port or a Unix socket and spreads them over the runtime's loops.
 public final class Listener: SlotOwner, @unchecked Sendable {
     public static var handleKind: HandleKind { .listener }
+    public static var tellsLastReference: Bool { true }
     public var slot: UInt32 = 0
 
     let runtime: Runtime

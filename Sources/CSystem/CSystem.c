@@ -27,6 +27,13 @@ static __thread void *current_loop __attribute__((tls_model("initial-exec")));
 void *csystem_current_loop(void) { return current_loop; }
 void csystem_set_current_loop(void *loop) { current_loop = loop; }
 
+static void *chunk_table[CSYSTEM_CHUNKS];
+static uint64_t fork_count;
+
+void *csystem_chunk_table(void) { return chunk_table; }
+uint64_t csystem_fork_count(void) { return __atomic_load_n(&fork_count, __ATOMIC_RELAXED); }
+void csystem_count_fork(void) { __atomic_add_fetch(&fork_count, 1, __ATOMIC_RELAXED); }
+
 #define RESULT(call) \
     do { \
         for (;;) { \
@@ -252,6 +259,8 @@ int csystem_thread_start(const char *name, bool detached, void (*entry)(void *),
 }
 
 int csystem_thread_join(uint64_t thread) { return -pthread_join((pthread_t)thread, NULL); }
+
+void csystem_thread_detach(uint64_t thread) { pthread_detach((pthread_t)thread); }
 
 struct csystem_monitor {
     pthread_mutex_t mutex;

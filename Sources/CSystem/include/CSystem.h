@@ -12,6 +12,12 @@
 void *csystem_current_loop(void);
 void csystem_set_current_loop(void *loop);
 
+/* A zeroed table of pointers that lives as long as the process, and how often the process has forked. */
+#define CSYSTEM_CHUNKS 4096
+void *csystem_chunk_table(void);
+uint64_t csystem_fork_count(void);
+void csystem_count_fork(void);
+
 /*
  * System calls as Swift wants them: the result, or a negated errno; EINTR is retried.
  */
@@ -82,6 +88,8 @@ void csystem_error_text(int code, char *text, size_t capacity);
 int csystem_thread_start(
     const char *name, bool detached, void (*entry)(void *), void *context, uint64_t *thread);
 int csystem_thread_join(uint64_t thread);
+/* Of a joinable thread that nobody will join. */
+void csystem_thread_detach(uint64_t thread);
 
 /* A mutex with one condition on the monotonic clock. */
 typedef struct csystem_monitor csystem_monitor;
