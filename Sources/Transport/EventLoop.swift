@@ -54,7 +54,7 @@ public final class EventLoop: @unchecked Sendable {
     private let isAsleep = Atomic<Bool>(false)
     private let isRunning = Atomic<Bool>(false)
     private let stopRequested = Atomic<Bool>(false)
-    private let thread = Mutex<UInt64?>(nil)
+    private let thread = Locked<UInt64?>(nil)
 
     private static let wakeData = UInt64.max
     private static let timerData = UInt64.max - 1
@@ -89,6 +89,9 @@ public final class EventLoop: @unchecked Sendable {
             let work = Unmanaged<LoopWork>.fromOpaque(current).takeRetainedValue()
             node = work.next
             work.next = nil
+        }
+        thread.withLock {
+            if let id = $0 { csystem_thread_detach(id) }
         }
         _ = csystem_close(descriptor)
         _ = csystem_close(wakeDescriptor)

@@ -65,7 +65,7 @@ public enum Resolver {
 
     #if DEBUG
         typealias Override = @Sendable (String, UInt16) -> Result<[SocketAddress], TransportError>?
-        private static let override = Mutex<Override?>(nil)
+        private static let override = Locked<Override?>(nil)
 
         /// Tests: answers lookups in the system's place, on the lookup's thread; nil where the system shall.
         static func setOverride(_ new: Override?) {
@@ -112,7 +112,7 @@ final class ResolverPool: @unchecked Sendable {
     private static let maximumThreads = 4
     private static let idleTime: UInt64 = 10_000_000_000
 
-    private static let shared = Mutex<ResolverPool?>(nil)
+    private static let shared = Locked<ResolverPool?>(nil)
 
     private let process = csystem_process()
     private let monitor: OpaquePointer

@@ -18,7 +18,7 @@ enum Syscall {
 
     #if DEBUG
         typealias Hook = @Sendable (Call, Int32) -> Fault
-        private static let hook = Mutex<Hook?>(nil)
+        private static let hook = Locked<Hook?>(nil)
         private static let isHooked = Atomic<Bool>(false)
 
         /// Tests: asks `new` before each call; nil ends that. The descriptor tells whose call it is.

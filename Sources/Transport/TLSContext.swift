@@ -1,6 +1,5 @@
 import COpenSSL
 import Glibc
-import Synchronization
 
 /// What the TLS of many connections has in common: whom to trust, who we are, which versions.
 ///
@@ -11,11 +10,10 @@ public final class TLSContext: @unchecked Sendable {
     let handle: OpaquePointer
     let isServer: Bool
     let verifies: Bool
-    private let sessions = Mutex(SessionStore())
+    private let sessions = Locked(SessionStore())
 
     /// The last session of each server, for resumption.
-    private struct SessionStore: @unchecked Sendable {
-        // Sendable: reachable through the mutex only.
+    private struct SessionStore {
         var byHost = [String: OpaquePointer]()
     }
 
@@ -162,38 +160,26 @@ public final class TLSContext: @unchecked Sendable {
     /// The session last agreed with the server, now the caller's to free. A ticket of TLS 1.3 is used once
     /// (RFC 8446 §C.4).
     func takeSession(for host: String) -> OpaquePointer? {
-        let taken = sessions.withLock { store -> Carrier in
-            guard let session = store.byHost[host] else { return Carrier(pointer: nil) }
+        sessions.withLock { store in
+            guard let session = store.byHost[host] else { return nil }
             if SSL_SESSION_get_protocol_version(session) >= Int32(TLSVersion.v13.rawValue) {
                 store.byHost[host] = nil
             } else {
                 SSL_SESSION_up_ref(session)
             }
-            return Carrier(pointer: session)
+            return session
         }
-        return taken.pointer
-    }
-
-    /// A pointer on its way out of the lock, owned by one thread at a time.
-    private struct Carrier: @unchecked Sendable {
-        let pointer: OpaquePointer?
     }
 
     private func store(_ session: OpaquePointer, for host: String) {
-        let carrier = Carrier(pointer: session)
-        let old = sessions.withLock { store in
-            if store.byHost.count >= Self.maximumSessions, store.byHost[host] == nil,
-                let victim = store.byHost.keys.first
-            {
-                let removed = store.byHost.removeValue(forKey: victim)
-                store.byHost[host] = carrier.pointer
-                return Carrier(pointer: removed)
-            }
-            let replaced = store.byHost[host]
-            store.byHost[host] = carrier.pointer
-            return Carrier(pointer: replaced)
+        let old = sessions.withLock { store -> OpaquePointer? in
+            let isFull = store.byHost.count >= Self.maximumSessions && store.byHost[host] == nil
+            let victim = isFull ? store.byHost.keys.first ?? host : host
+            let removed = store.byHost.removeValue(forKey: victim)
+            store.byHost[host] = session
+            return removed
         }
-        if let pointer = old.pointer { SSL_SESSION_free(pointer) }
+        if let old { SSL_SESSION_free(old) }
     }
 
     private func keepSessions() {

@@ -491,7 +491,7 @@ func freePort() throws -> UInt16 {
 /// Names that the tests answer themselves; a test's names are its own.
 enum Names {
     typealias Answer = @Sendable (UInt16) -> Result<[SocketAddress], TransportError>?
-    private static let names = Mutex<[String: Answer]>([:])
+    private static let names = Locked<[String: Answer]>([:])
 
     static func add(_ answer: @escaping Answer) -> String {
         let name = names.withLock {

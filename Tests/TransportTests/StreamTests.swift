@@ -456,7 +456,7 @@ import Testing
 
 /// Fault hooks of several tests at once; each concerns its own descriptors.
 enum FaultHooks {
-    private static let hooks = Mutex<[Int: Syscall.Hook]>([:])
+    private static let hooks = Locked<[Int: Syscall.Hook]>([:])
     private static let next = Atomic<Int>(0)
 
     static func add(_ hook: @escaping Syscall.Hook) -> Int {

@@ -278,7 +278,7 @@ final class Certificates: Sendable {
     let commonNameOnly: TLSIdentity
     let encryptedKey: String
 
-    private static let made = Mutex<Certificates?>(nil)
+    private static let made = Locked<Certificates?>(nil)
 
     static func shared() throws -> Certificates {
         try made.withLock {
