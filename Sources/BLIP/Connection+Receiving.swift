@@ -245,8 +245,13 @@ extension Connection {
     /// Moves what the engine holds to where the program reads it; acknowledged when it has been read.
     private func move(_ message: BLIPMessage, to body: IncomingBody, status: blip_status) {
         let bytes = message.incomingBody
-        body.append(bytes, status: status)
-        if !bytes.isEmpty { session?.engine.take(message, bytes.count) }
+        let held = body.append(bytes, status: status)
+        guard !bytes.isEmpty, let session else { return }
+        session.engine.take(message, bytes.count)
+        // A peer that keeps to the flow control has at most some 150 KB unacknowledged.
+        guard held > configuration.limits.message, phase == .open else { return }
+        break_(session, 1009, Failure(
+            BLIP_ERROR_LIMIT, code: 1009, "The peer sends a streamed message without waiting for acknowledgements."))
     }
 
     private func streamDidMove(_ message: BLIPMessage, _ body: IncomingBody) {

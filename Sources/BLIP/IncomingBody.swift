@@ -21,15 +21,17 @@ final class IncomingBody: @unchecked Sendable {
 
     let state = Locked(State())
 
-    /// Adds bytes; signals who waits for them.
-    func append(_ bytes: UnsafeRawBufferPointer, status: blip_status) {
-        let waiter = state.withLock { state -> Waiter? in
+    /// Adds bytes; signals who waits for them. Returns how many are held now.
+    @discardableResult
+    func append(_ bytes: UnsafeRawBufferPointer, status: blip_status) -> Int {
+        let (waiter, held) = state.withLock { state -> (Waiter?, Int) in
             if !bytes.isEmpty { _ = state.bytes.append(bytes) }
             if state.status == BLIP_OK { state.status = status }
             defer { state.waiter = nil }
-            return state.waiter
+            return (state.waiter, state.bytes.count)
         }
         waiter?.signal(BLIP_OK)
+        return held
     }
 
     /// Takes up to `buffer.count` bytes: `BLIP_OK`, `BLIP_AGAIN`, `BLIP_DATA_END` or the failure. The last bytes come with `BLIP_OK`.
