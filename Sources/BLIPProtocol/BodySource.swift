@@ -2,6 +2,7 @@
 ///
 /// Called by the engine, on its thread, whenever a frame is cut.
 open class BodySource {
+    /// For subclasses.
     public init() {}
 
     /// Bytes still to come if that is known; nil: unknown until the end. A part that says a number must deliver it,

@@ -5,8 +5,8 @@
 /// deterministic: the same calls give the same bytes.
 ///
 /// *Order of calls.* After `receive`, a command, or room on the transport: call `nextFrame` while `hasOutput`. After a
-/// fatal error (`Event.failed`, `OutgoingFrame.error`): `takeAll`, then nothing more. `makeMessage` and body sources are
-/// called inside engine calls and must not call the engine.
+/// fatal error (`Event.failed`, `OutgoingFrame.error`): `takeAll`, then nothing more. `makeMessage` and body sources
+/// are called inside engine calls and must not call the engine.
 ///
 /// *Versions* differ in header, checksum, compression and the encoding of properties; all else is common.
 ///
@@ -23,7 +23,11 @@ public final class Engine: @unchecked Sendable {
     let state: UnsafeMutablePointer<EngineState>
     let makeMessage: () -> Message
 
+    /// An engine for a connection on which nothing was sent or received yet.
+    ///
     /// - Parameters:
+    ///   - version: what both sides have agreed on.
+    ///   - limits: out of range, they are brought into it.
     ///   - compressionLevel: 1 to 9; 0: no message is sent compressed, whatever its flags say.
     ///   - makeMessage: gives a fresh message for what is received, and for error responses of the engine itself.
     public init(
@@ -56,12 +60,14 @@ public final class Engine: @unchecked Sendable {
 
     // MARK: Getters
 
+    /// The version that the connection speaks.
     public var version: ProtocolVersion { state.pointee.version }
 
     /// Our requests that were begun and have no complete response yet.
     public var pendingRequests: Int { state.pointee.pending.count + state.pointee.partialResponses }
 
-    /// Messages that are not fully cut into frames: queued, paused, waiting for their source or for their request's end.
+    /// Messages that are not fully cut into frames: queued, paused, waiting for their source or for their request's
+    /// end.
     public var queuedMessages: Int {
         state.pointee.outbox.count + state.pointee.stalledMessages + state.pointee.heldResponses
     }
@@ -171,8 +177,8 @@ public final class Engine: @unchecked Sendable {
         acknowledge(message, taken)
     }
 
-    /// Drops `count` bytes from the front of a streamed message's `incomingBody`, which the owner has copied and not yet
-    /// consumed: `acknowledge` follows when it has.
+    /// Drops `count` bytes from the front of a streamed message's `incomingBody`, which the owner has copied and not
+    /// yet consumed: `acknowledge` follows when it has.
     ///
     /// - Returns: how many bytes were there to be dropped.
     @discardableResult
@@ -200,8 +206,8 @@ public final class Engine: @unchecked Sendable {
         return taken
     }
 
-    /// The owner has consumed `count` bytes that it took from a streamed message. May make an acknowledgement due: check
-    /// `hasOutput`.
+    /// The owner has consumed `count` bytes that it took from a streamed message. May make an acknowledgement due:
+    /// check `hasOutput`.
     public func acknowledge(_ message: Message, _ count: Int) {
         let s = message.state
         let outstanding = s.pointee.bodyBytesConsumed &- s.pointee.bodyBytesAcknowledged

@@ -11,8 +11,8 @@ public enum Event {
     /// refers to it. A response has `request` set.
     case complete(Message)
     /// A response, or a request that has begun, will not be completed. The engine no longer refers to the message; it
-    /// receives and drops what still comes of it. A request that has not begun never gets here: the engine itself answers
-    /// it with an error response, which comes out of `nextFrame` like any other message.
+    /// receives and drops what still comes of it. A request that has not begun never gets here: the engine itself
+    /// answers it with an error response, which comes out of `nextFrame` like any other message.
     case messageFailed(Message, MessageFailure)
     /// An acknowledgement came: a paused message may go on.
     case acknowledged

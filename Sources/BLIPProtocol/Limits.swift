@@ -16,5 +16,6 @@ public struct Limits: Sendable {
     /// The largest frame of a message that is not urgent while the next one in the queue is.
     public var smallFrame = 4096
 
+    /// The defaults.
     public init() {}
 }

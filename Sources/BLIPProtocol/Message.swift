@@ -7,14 +7,15 @@
 /// One message, either way.
 ///
 /// *Function.* The owner fills an outgoing one and gives it to `Engine.send`; from then on, until its last frame was
-/// cut, only the engine changes it. An incoming one is made by the engine (through the owner's `makeMessage`) and handed
-/// over by events. `reset` makes one fresh for a pool.
+/// cut, only the engine changes it. An incoming one is made by the engine (through the owner's `makeMessage`) and
+/// handed over by events. `reset` makes one fresh for a pool.
 ///
 /// *Threads.* Confined to the thread of its engine while an engine refers to it, to its owner otherwise: this is why it
 /// is marked `@unchecked Sendable`.
 open class Message: @unchecked Sendable {
     final let state: UnsafeMutablePointer<MessageState>
 
+    /// A fresh message: an empty request.
     public init() {
         state = .allocate(capacity: 1)
         state.initialize(to: MessageState())
@@ -25,11 +26,13 @@ open class Message: @unchecked Sendable {
         state.deallocate()
     }
 
+    /// Request, response or error response.
     public final var kind: MessageKind {
         get { state.pointee.kind }
         set { state.pointee.kind = newValue }
     }
 
+    /// Of a received message: those of its first frame.
     public final var flags: MessageFlags {
         get { state.pointee.flags }
         set { state.pointee.flags = newValue }
@@ -111,8 +114,8 @@ open class Message: @unchecked Sendable {
         set { state.pointee.request = newValue }
     }
 
-    /// Makes it as fresh as a new one, keeping up to 4 KiB of each buffer's memory: for pools. Not while an engine refers
-    /// to it.
+    /// Makes it as fresh as a new one, keeping up to 4 KiB of each buffer's memory: for pools. Not while an engine
+    /// refers to it.
     public final func reset() {
         let keep = 4096
         let s = state
@@ -168,7 +171,8 @@ open class Message: @unchecked Sendable {
         state.pointee.isIncoming ? incomingProperties : state.pointee.properties.bytes
     }
 
-    /// The value of the first property `key`, without its NUL; nil if there is none. Valid as long as the properties are.
+    /// The value of the first property `key`, without its NUL; nil if there is none. Valid as long as the properties
+    /// are.
     public final func property(_ key: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         var scanner = PropertyScanner(encodedProperties)
         while let pair = scanner.next() {

@@ -1,8 +1,8 @@
 /// Messages by number: an open-addressing table of a power of two, at most half full, with linear probing.
 ///
 /// Numbers are nearly sequential, so they are their own hash. Entries of neighbouring slots lie in the order of their
-/// home slots ("Robin Hood"), so that a removal from a long run of sequential numbers moves nothing. Holds a reference to
-/// each message. Nothing is allocated before the first insertion.
+/// home slots ("Robin Hood"), so that a removal from a long run of sequential numbers moves nothing. Holds a reference
+/// to each message. Nothing is allocated before the first insertion.
 struct NumberTable: ~Copyable {
     private struct Slot {
         /// 0: empty.

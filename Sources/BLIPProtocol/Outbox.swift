@@ -1,9 +1,9 @@
 /// The queue of messages that have frames to send: a doubly linked list through the messages themselves.
 ///
 /// The rule (BLIP §"Sending Messages"): a normal message goes to the end. An urgent one goes behind the last urgent one
-/// with one normal message in between, without an urgent one behind the first message; but while it is new, never before
-/// a message that is new itself, because numbers are given in the order of first frames. Paused and waiting messages are
-/// not in it. Holds a reference to each message.
+/// with one normal message in between, without an urgent one behind the first message; but while it is new, never
+/// before a message that is new itself, because numbers are given in the order of first frames. Paused and waiting
+/// messages are not in it. Holds a reference to each message.
 struct Outbox: ~Copyable {
     private(set) var first: Unmanaged<Message>?
     private var last: Unmanaged<Message>?

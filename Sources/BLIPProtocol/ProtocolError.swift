@@ -2,7 +2,24 @@
 public struct ProtocolError: Error, Sendable, Equatable {
     /// The sort of mistake, for programs.
     public enum Kind: UInt8, Sendable {
-        case frame, varint, checksum, deflate, requestNumber, responseNumber, limit, bodySource, memory
+        /// A frame without a valid header, or of the wrong length.
+        case frame
+        /// A number that is cut off or above 64 bits.
+        case varint
+        /// Data was lost, changed or reordered.
+        case checksum
+        /// Compressed data that is none, or a compressor that failed.
+        case deflate
+        /// A request out of sequence.
+        case requestNumber
+        /// A response to what was never sent.
+        case responseNumber
+        /// A limit of this side, or of the protocol.
+        case limit
+        /// The body of an outgoing message ended in its middle.
+        case bodySource
+        /// There is none left.
+        case memory
     }
 
     /// The exact mistake; each has a text and a close code.

@@ -178,4 +178,62 @@ struct FlowControlTests {
         }
         #expect(done)
     }
+
+    @Test("What was taken is acknowledged only when its reader says so")
+    func takenAndAcknowledged() throws {
+        let a = Engine(.v3)
+        let b = Engine(.v3)
+        a.send(Message(body: pattern(1_000_000)))
+        var stream: Message?
+        func pump() {
+            while a.hasOutput {
+                if case .began(let message) = b.receive(a.next().bytes) {
+                    message.isStreamed = true
+                    stream = message
+                }
+            }
+        }
+        pump()
+        let message = try #require(stream)
+        let held = message.incomingBody.count
+        #expect(b.take(message, Int.max) == held)
+        #expect(message.incomingBody.isEmpty && !b.hasOutput)
+        b.acknowledge(message, 60_000)
+        let count = try #require(b.drain().first)
+        a.receive(count)
+        #expect(a.hasOutput, "below the threshold again")
+        b.acknowledge(message, Int.max)
+        for answer in b.drain() { a.receive(answer) }
+        pump()
+        // More than was taken cannot be acknowledged.
+        b.acknowledge(message, Int.max)
+        #expect(!b.hasOutput)
+        #expect(message.incomingBody.count > 0)
+    }
+
+    @Test("The part of a response that is here can be asked for")
+    func partialResponse() throws {
+        let a = Engine(.v3)
+        let b = Engine(.v3)
+        let request = Message()
+        a.send(request)
+        #expect(a.response(to: request) == nil)
+        b.receive(a.next().bytes)
+        b.send(Message(.response, body: pattern(40_000), number: 1))
+        guard case .began(let response) = a.receive(b.next().bytes) else {
+            Issue.record("not begun")
+            return
+        }
+        #expect(a.response(to: request) === response && a.pendingRequests == 1)
+        for frame in b.drain() { a.receive(frame) }
+        #expect(a.response(to: request) == nil && a.pendingRequests == 0)
+    }
+
+    @Test("An idle engine is small")
+    func idleSize() {
+        #expect(MemoryLayout<EngineState>.size <= 512)
+        let a = Engine(.v3)
+        #expect(a.state.pointee.deflater == nil && a.state.pointee.inflater == nil)
+        #expect(a.isIdle && !a.hasOutput)
+    }
 }
