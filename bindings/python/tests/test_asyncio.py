@@ -696,8 +696,10 @@ def test_tls(certificates: dict[str, str]) -> None:
             assert caught.value.status == blip.Status.CERTIFICATE
             with pytest.raises(blip.ConnectionFailed):
                 await blip.connect(url, ca_file=certificates["ca.pem"], server_name="example.org")
-        with pytest.raises(blip.Error, match="missing.pem"):
+        with pytest.raises(FileNotFoundError, match="missing.pem"):
             await serving(tls=("missing.pem", "missing.key"))
+        with pytest.raises(blip.Error, match="server.csr"):
+            await serving(tls=(certificates["server.csr"], certificates["server.key"]))
 
     run(main())
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_bool, c_int32, c_size_t, c_uint16, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from . import _ffi
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
 from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
 from ._pump import HandlerCall, Pump, log, runtime
-from .errors import Error, ResponseError, check, connect_failure, failure, listener_failure
+from .errors import Error, ResponseError, check, failure, listener_failure
 
 PathLike = Union[str, "os.PathLike[str]"]
 Headers = Union[Mapping[str, str], Iterable[Tuple[str, str]]]
@@ -113,6 +113,17 @@ def _list(value: Union[str, Sequence[str], None]) -> Sequence[str]:
     return (value,) if isinstance(value, str) else value or ()
 
 
+def _with_files(what: str, status: int, ca_file: Optional[PathLike], identity: Optional[Identity]) -> str:
+    """Names the files where one of them may be the reason, or raises OSError if one cannot even be opened."""
+    if status != Status.TLS_SETUP:
+        return what
+    paths = [path for path in (ca_file, *(identity or ())) if path is not None]
+    for path in paths:
+        with open(path, "rb"):
+            pass
+    return f"{what} with {', '.join(os.fsdecode(path) for path in paths)}" if paths else what
+
+
 class Options:
     """An options handle of the library: each call names the setter after its common prefix."""
 
@@ -175,8 +186,8 @@ def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
         out = c_void_p()
         status = _connection_new(runtime(), text(url), options.handle, byref(out))
         if status < 0:
-            kind = connect_failure if status <= -100 else None
-            raise kind(status, url, None) if kind else failure(status, f"cannot connect to {url}")
+            what = _with_files(f"cannot connect to {url}", status, given.get("ca_file"), given.get("identity"))
+            raise failure(status, what)
         return out.value or 0
     finally:
         _connection_options_release(options.handle)
@@ -203,7 +214,8 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
         out = c_void_p()
         status = _listener_new(runtime(), options.handle, byref(out))
         if status < 0:
-            raise listener_failure(status, "cannot make a listener", None)
+            what = _with_files("cannot listen", status, given.get("client_ca_file"), given.get("tls"))
+            raise failure(status, what)
         return out.value or 0
     finally:
         _listener_options_release(options.handle)
@@ -226,6 +238,7 @@ class BaseConnection:
         self._handle = handle
         self._pump = pump
         self._contexts: List[int] = []
+        self._profiles: Set[Optional[str]] = set()
 
     def _drop_contexts(self) -> None:
         for context in self._contexts:
@@ -360,15 +373,28 @@ class BaseConnection:
             check(status, "close")
 
     def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
-        flags = _ffi.HANDLER_STREAM if stream else 0
-        if profile is None:
-            status = _connection_set_default_handler(self._handle, flags, None, context, None)
-        else:
-            status = _connection_set_handler(self._handle, text(profile), flags, None, context, None)
+        status = self._set_handler(profile, stream, context)
         if status < 0:
             self._pump.forget(context)
             raise failure(status, f"handler for {profile!r}")
         self._contexts.append(context)
+        self._profiles.add(profile)
+
+    def _set_handler(self, profile: Optional[str], stream: bool, context: int) -> int:
+        flags = _ffi.HANDLER_STREAM if stream else 0
+        if profile is None:
+            return _connection_set_default_handler(  # type: ignore[no-any-return]
+                self._handle, flags, None, context, None
+            )
+        return _connection_set_handler(  # type: ignore[no-any-return]
+            self._handle, text(profile), flags, None, context, None
+        )
+
+    def _inherit(self, late: List[Tuple[Optional[str], bool, int]]) -> None:
+        """Takes handlers that its listener got after the connection was accepted; its own ones win."""
+        for profile, stream, context in late:
+            if profile not in self._profiles:
+                self._set_handler(profile, stream, context)
 
 
 class BaseRequest(Received):
@@ -443,7 +469,9 @@ class BaseListener:
         self._connections: Dict[int, Any] = {}
         self._next_connection = 1
         self._accept_functions: List[Callable[[Any], Any]] = []
-        self._interface = ""
+        # Handlers that came while connections were there, and how many of those may not have been announced.
+        self._late: List[Tuple[Optional[str], bool, int]] = []
+        self._unannounced = 0
 
     def _callbacks(self, expect: Callable[[Any], int], accepted: Any, closed: Any, stopped: Any) -> None:
         for setter, function in (
@@ -500,6 +528,14 @@ class BaseListener:
             self._pump.forget(context)
             raise failure(status, f"handler for {profile!r}")
         self._contexts.append(context)
+        # The library gives a connection the handlers that are there when it is accepted.
+        count = self.connection_count
+        if count:
+            late = (profile, stream, context)
+            for connection in tuple(self._connections.values()):
+                connection._inherit([late])
+            self._late.append(late)
+            self._unannounced = count
 
     def _adopt(self, event: int, connection: BaseConnection) -> None:
         """Takes a connection that was accepted; from now on its number leads back to the object."""
@@ -509,6 +545,11 @@ class BaseListener:
         self._next_connection = number + 1
         check(_connection_set_user_data(handle, number, None))
         self._connections[number] = connection
+        if self._unannounced:
+            self._unannounced -= 1
+            connection._inherit(self._late)
+            if not self._unannounced:
+                self._late.clear()
 
     def _number_of(self, event: int) -> int:
         out = c_void_p()

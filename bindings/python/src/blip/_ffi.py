@@ -99,7 +99,6 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_options_set_frame_size": (STATUS, (HANDLE, c_uint32)),
     "blip_connection_options_set_compression_level": (STATUS, (HANDLE, c_int32)),
     "blip_connection_options_set_limit": (STATUS, (HANDLE, c_int32, c_uint64)),
-    "blip_connection_options_set_backlog_marks": (STATUS, (HANDLE, c_uint64, c_uint64)),
     "blip_connection_options_set_tls_ca_file": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_tls_verify": (STATUS, (HANDLE, c_bool)),
     "blip_connection_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
