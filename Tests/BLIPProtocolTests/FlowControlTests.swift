@@ -198,7 +198,7 @@ struct FlowControlTests {
         let held = message.incomingBody.count
         #expect(b.take(message, Int.max) == held)
         #expect(message.incomingBody.isEmpty && !b.hasOutput)
-        b.acknowledge(message, 60_000)
+        b.acknowledge(message, 70_000)
         let count = try #require(b.drain().first)
         a.receive(count)
         #expect(a.hasOutput, "below the threshold again")
