@@ -50,7 +50,16 @@ public struct TransportError: Error, Sendable, Equatable, CustomStringConvertibl
         self.domain = domain
         self.kind = kind
         self.code = code
-        self.text = text
+        self.text = Self.oneLine(text)
+    }
+
+    /// Names come from outside: control characters in them would break lines of a log.
+    private static func oneLine(_ text: String) -> String {
+        let isControl = { (scalar: Unicode.Scalar) in scalar.value < 0x20 || (0x7f..<0xa0).contains(scalar.value) }
+        guard text.unicodeScalars.contains(where: isControl) else { return text }
+        var clean = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars { clean.append(isControl(scalar) ? "?" : scalar) }
+        return String(clean)
     }
 
     public var description: String { text }

@@ -149,6 +149,22 @@ import Testing
         #expect(error.text == "connect to \(name):80 (192.0.2.1:80): Network is unreachable")
     }
 
+    @Test("Without descriptors there is an error, and names with control characters stay on one line")
+    func clearErrors() throws {
+        let test = try TestLoop()
+        let hook = FaultHooks.add { call, _ in
+            guard call == .socket, csystem_current_loop() == Unmanaged.passUnretained(test.loop).toOpaque() else {
+                return .none
+            }
+            return .error(EMFILE)
+        }
+        defer { FaultHooks.remove(hook) }
+        guard case .failure(let error) = try connect(test, "127.0.0.1", 9) else { throw TestFailure("connected") }
+        #expect(error.kind == .resources && error.text == "connect to 127.0.0.1:9: Too many open files")
+        let odd = TransportError(domain: .dns, kind: .resolve, code: 0, text: "look up a\nb\u{7f}: é")
+        #expect(odd.text == "look up a?b?: é")
+    }
+
     @Test("Silence ends with the timeout")
     func silence() throws {
         let test = try TestLoop()

@@ -176,6 +176,9 @@ import Testing
     @Test("A program with its own loop sees the descriptor readable for posts, timers and work left over")
     func ownLoop() throws {
         let loop = try EventLoop()
+        #expect(!isReadable(loop, within: 0))
+        loop.post {}
+        #expect(isReadable(loop, within: 0))
         loop.runOnce(timeout: 0)
         #expect(!isReadable(loop, within: 0))
 

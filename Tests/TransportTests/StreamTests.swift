@@ -477,3 +477,49 @@ enum FaultHooks {
         hooks.withLock { $0[id] = nil }
     }
 }
+
+@Suite struct ByteQueueTests {
+    @Test("A queue keeps its bytes in order and in one piece under any use")
+    func randomUse() {
+        var queue = ByteQueue()
+        var model = [UInt8]()
+        var next: UInt8 = 0
+        for _ in 0..<3000 {
+            switch Int.random(in: 0..<4) {
+            case 0:
+                let added = (0..<Int.random(in: 0..<100)).map { _ in
+                    next &+= 1
+                    return next
+                }
+                let fits = queue.append(added, added.count)
+                #expect(fits)
+                model += added
+            case 1:
+                let removed = Int.random(in: 0..<120)
+                queue.removeFirst(removed)
+                model.removeFirst(min(removed, model.count))
+            case 2:
+                let fits = queue.reserve(50) && queue.room.count >= 50
+                #expect(fits)
+                for index in 0..<20 {
+                    next &+= 1
+                    queue.room[index] = next
+                    model.append(next)
+                    if index == 19 { queue.commit(20) }
+                }
+            default:
+                if Int.random(in: 0..<50) == 0 {
+                    queue.removeAll()
+                    model = []
+                    let owns = queue.ownsMemory
+                    #expect(!owns)
+                }
+            }
+            let content = Array(queue.bytes)
+            #expect(content == model)
+        }
+        let tooMuch = queue.reserve(.max)
+        let content = Array(queue.bytes)
+        #expect(!tooMuch && content == model)
+    }
+}

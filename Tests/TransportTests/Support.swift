@@ -96,7 +96,15 @@ final class Peer: StreamDelegate, @unchecked Sendable {
         stream.requestOutput()
     }
 
-    func drop() { stream = nil }
+    /// Lets go of the stream, and of closures that hold this object.
+    func drop() {
+        stream = nil
+        consume = nil
+        onSecure = nil
+        onFlush = nil
+        onFill = nil
+        onEnd = nil
+    }
 
     func stream(_ s: Stream, didReceive bytes: UnsafeMutableRawBufferPointer) -> Int {
         calls += 1
