@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 import weakref
 from _thread import allocate_lock, get_ident
 from collections import deque
@@ -382,6 +383,12 @@ def _end() -> None:
     if _runtime:
         _runtime_stop(_runtime, 200)
         _runtime = 0
+
+
+def rest_if_ending() -> None:
+    """At exit, a daemon thread whose request fails because of that stops here, instead of printing a traceback."""
+    while _ended and threading.current_thread() is not threading.main_thread():
+        time.sleep(60)
 
 
 def _forget_parent() -> None:

@@ -57,8 +57,19 @@ from ._message import (
     new_request,
     response_error,
 )
-from ._pump import PIECE, HandlerCall, OwnerCall, ThreadPump, Waiter, event_value, log, new_context, thread_pump
-from .errors import ResponseError, TimeoutError, check, connect_failure, failure, listener_failure
+from ._pump import (
+    PIECE,
+    HandlerCall,
+    OwnerCall,
+    ThreadPump,
+    Waiter,
+    event_value,
+    log,
+    new_context,
+    rest_if_ending,
+    thread_pump,
+)
+from .errors import Error, ResponseError, TimeoutError, check, connect_failure, failure, listener_failure
 
 __all__ = ["Connection", "Listener", "Reply", "Request", "Response", "ResponseError", "connect", "serve"]
 
@@ -85,6 +96,11 @@ AnyHandler = Callable[["Request"], Any]
 HandlerFunction = TypeVar("HandlerFunction", bound=AnyHandler)
 
 READ_SIZE = 64 * 1024
+
+
+def _failure(status: int, what: str, connection: Optional[int] = None) -> Error:
+    rest_if_ending()
+    return failure(status, what, connection)
 
 
 def _in_pieces(call: Callable[[int], int], timeout: Optional[float]) -> int:
@@ -118,7 +134,7 @@ class _Streamable(Received):
         while True:
             status = _in_pieces(read, timeout)
             if status < 0:
-                raise failure(status, "the body did not arrive whole")
+                raise _failure(status, "the body did not arrive whole")
             if status != _ffi.AGAIN and size.value:
                 yield string_at(buffer, size.value)
             if status == _ffi.DATA_END:
@@ -319,7 +335,7 @@ class Connection(_Handlers, BaseConnection):
             if status < 0:
                 del pump.waiters[context]
                 pump.forget(kept)
-                raise failure(status, f"request {profile!r}", self._handle)
+                raise _failure(status, f"request {profile!r}", self._handle)
             try:
                 reply = pump.wait(waiter)
             except BaseException:
@@ -330,7 +346,7 @@ class Connection(_Handlers, BaseConnection):
             if told:
                 pump.forget(told)
         if type(reply) is int:
-            raise failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
+            raise _failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
         reply._streamed = stream
         kind = c_int32()
         _message_type(reply._handle, byref(kind))
@@ -374,11 +390,11 @@ class Connection(_Handlers, BaseConnection):
             status = _connection_send(self._handle, message, None, None, None)
             if status < 0:
                 pump.forget(kept)
-                raise failure(status, f"message {profile!r}", self._handle)
+                raise _failure(status, f"message {profile!r}", self._handle)
             if waiter is not None:
                 (status,) = pump.wait(waiter)
                 if status < 0:
-                    raise failure(status, f"message {profile!r}", self._handle)
+                    raise _failure(status, f"message {profile!r}", self._handle)
         finally:
             _message_release(message)
             if told:
@@ -427,11 +443,11 @@ class Connection(_Handlers, BaseConnection):
         status = _connection_ping(self._handle, milliseconds(timeout), None, context, None)
         if status < 0:
             pump.forget(context)
-            raise failure(status, "ping", self._handle)
+            raise _failure(status, "ping", self._handle)
         microseconds: int
         status, microseconds = pump.wait(waiter)
         if status < 0:
-            raise failure(status, "ping", self._handle)
+            raise _failure(status, "ping", self._handle)
         return microseconds / 1e6
 
     def close(self, code: int = 1000, reason: str = "") -> None:
@@ -501,6 +517,7 @@ def connect(
         connection._start_close(1001, "")
         raise
     if status < 0:
+        rest_if_ending()
         raise connect_failure(status, url, connection._handle)
     return connection
 
