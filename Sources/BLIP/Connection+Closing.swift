@@ -190,7 +190,6 @@ extension Connection {
     /// The end, once: everything that waits is completed, and the closed callback comes last.
     func finish(_ failure: Failure?) {
         guard phase != .closed else { return }
-        let wasBegun = indexInContext >= 0
         if phase != .closing { publishClosing() }
         phase = .closed
         if let timer {
@@ -235,7 +234,7 @@ extension Connection {
         // What the program gave is let go of now: contexts are released, and cycles through them end.
         callbacks = ConnectionCallbacks()
         handlers = HandlerTable()
-        if wasBegun { runtimeHold.objectDidEnd() }
+        runtimeHold.objectDidEnd()
     }
 
     /// Completes every request, send and stream with a failure.

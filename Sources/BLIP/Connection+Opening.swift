@@ -155,7 +155,6 @@ extension Connection {
     func begin() {
         guard indexInContext < 0, phase != .closed else { return }
         context.add(self)
-        runtimeHold.objectDidBegin()
     }
 
     public func streamDidSecure(_ stream: Transport.Stream) {

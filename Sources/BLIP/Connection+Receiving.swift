@@ -85,9 +85,10 @@ extension Connection {
 
     @inline(__always)
     private func complete(_ message: BLIPMessage, _ session: Session) {
-        let hadBegun = message.isBodyStreamed.load(ordering: .relaxed)
-        message.isWhole.store(true, ordering: .releasing)
-        if hadBegun { return dataDidArrive(message, status: BLIP_DATA_END, session) }
+        if message.isBodyStreamed.load(ordering: .relaxed) {
+            message.isWhole.store(true, ordering: .releasing)
+            return dataDidArrive(message, status: BLIP_DATA_END, session)
+        }
         message.isIncoming = true
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
@@ -111,11 +112,13 @@ extension Connection {
             return
         }
         if handler.flags & BLIP_HANDLER_STREAM != 0 {
-            let body = makeStreamed(request)
+            // As if the properties had come first: the handler is called, then the body follows.
+            _ = makeStreamed(request)
             call(handler, request, session)
-            move(request, to: body, status: BLIP_DATA_END)
-            streamDidMove(request, body)
+            request.isWhole.store(true, ordering: .releasing)
+            dataDidArrive(request, status: BLIP_DATA_END, session)
         } else {
+            request.isWhole.store(true, ordering: .releasing)
             call(handler, request, session)
         }
     }
@@ -137,7 +140,7 @@ extension Connection {
         if request.wantsReply, request.reply.load(ordering: .relaxed) == ReplyState.open {
             if status < 0 {
                 _ = respond(to: request, domain: "BLIP", code: 501, text: "The request's handler failed")
-            } else if !request.isBodyStreamed.load(ordering: .relaxed) || request.isWhole.load(ordering: .acquiring) {
+            } else if !request.isBodyStreamed.load(ordering: .relaxed) {
                 _ = respondEmpty(to: request)
             }
         }
@@ -147,11 +150,12 @@ extension Connection {
     @inline(__always)
     private func respondToProgram(_ request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
         if request.existingExtras?.isResponseStreamed == true {
-            let body = makeStreamed(response)
+            _ = makeStreamed(response)
             complete(request, response, BLIP_OK)
-            move(response, to: body, status: BLIP_DATA_END)
-            streamDidMove(response, body)
+            response.isWhole.store(true, ordering: .releasing)
+            dataDidArrive(response, status: BLIP_DATA_END, session)
         } else {
+            response.isWhole.store(true, ordering: .releasing)
             complete(request, response, BLIP_OK)
         }
     }
@@ -227,7 +231,7 @@ extension Connection {
             move(message, to: body, status: status)
             streamDidMove(message, body)
         }
-        if status != BLIP_OK, status >= 0 || session != nil { settleStreamed(message) }
+        if status == BLIP_DATA_END { settleStreamed(message) }
     }
 
     private func offerDirectly(
@@ -258,7 +262,7 @@ extension Connection {
         let handler = message.existingExtras?.data
         if let queue = configuration.queue {
             guard handler != nil || message.existingExtras?.wantsDataEvents == true, body.shouldAnnounce() else { return }
-            let event = Event(.data(handler), connection: self, message: message)
+            let event = Event(.data(handler), status: body.status, connection: self, message: message)
             if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
         } else if let handler {
             offer(message, to: handler)
@@ -268,13 +272,18 @@ extension Connection {
     /// Offers what has been moved to a data callback. On the loop, or on the thread that dispatches the queue.
     func offer(_ message: BLIPMessage, to handler: Handler<blip_data_fn>) {
         guard let body = message.existingExtras?.incoming else { return }
-        body.announcementDidEnd()
         let result = body.offer { slice, status in
             var consumed = 0
             lend(message) { consumed = handler.function?($0, slice, status, handler.context) ?? 0 }
             return consumed
         }
         if result { postAcknowledgement(message) }
+        // What came while the program looked is announced now, so that no two threads get bytes of one message at once.
+        guard let queue = configuration.queue else { return }
+        body.announcementDidEnd(keepingNews: true)
+        if body.shouldAnnounce() {
+            _ = queue.push(Event(.data(handler), status: body.status, connection: self, message: message))
+        }
     }
 
     /// The program has consumed bytes of a streamed message; any thread.

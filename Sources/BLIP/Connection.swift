@@ -93,6 +93,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         ownsHandlers = true
         runtimeHold = runtime
         handle = HandleTable.create(self)
+        runtime.objectDidBegin()
     }
 
     /// A connection that a listener has accepted. Loop thread.
@@ -109,6 +110,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         ownsHandlers = false
         runtimeHold = context.runtime
         handle = HandleTable.create(self)
+        runtimeHold.objectDidBegin()
     }
 
     /// Keeps the runtime while the connection exists.

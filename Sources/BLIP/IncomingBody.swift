@@ -12,8 +12,10 @@ final class IncomingBody: @unchecked Sendable {
         /// Taken by the program and not yet acknowledged.
         var unacknowledged = 0
         var isAcknowledgementPosted = false
-        /// A data event is on its way through a queue.
+        /// A data event is on its way through a queue, or its callback runs.
         var isAnnounced = false
+        /// Something came that no data event has told of.
+        var hasNews = false
         /// `BLIP_DATA_END` or the failure was handed out.
         var hasReportedEnd = false
         var waiter: Waiter?
@@ -27,6 +29,7 @@ final class IncomingBody: @unchecked Sendable {
         let (waiter, held) = state.withLock { state -> (Waiter?, Int) in
             if !bytes.isEmpty { _ = state.bytes.append(bytes) }
             if state.status == BLIP_OK { state.status = status }
+            if !bytes.isEmpty || status != BLIP_OK { state.hasNews = true }
             defer { state.waiter = nil }
             return (state.waiter, state.bytes.count)
         }
@@ -60,6 +63,7 @@ final class IncomingBody: @unchecked Sendable {
         let status = state.withLock { state -> blip_status? in
             guard !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
             swap(&held, &state.bytes)
+            state.hasNews = false
             if state.status != BLIP_OK { state.hasReportedEnd = true }
             return state.status
         }
@@ -107,15 +111,22 @@ final class IncomingBody: @unchecked Sendable {
     /// True if a data event should go into a queue now: there is something to tell and none is on its way.
     func shouldAnnounce() -> Bool {
         state.withLock { state in
-            guard !state.isAnnounced, state.bytes.count > 0 || state.status != BLIP_OK, !state.hasReportedEnd else {
-                return false
-            }
+            guard !state.isAnnounced, state.hasNews else { return false }
             state.isAnnounced = true
             return true
         }
     }
 
-    func announcementDidEnd() { state.withLock { $0.isAnnounced = false } }
+    /// The program has got a data event: the next thing that comes makes a new one.
+    func announcementDidEnd(keepingNews: Bool = false) {
+        state.withLock { state in
+            state.isAnnounced = false
+            if !keepingNews { state.hasNews = false }
+        }
+    }
+
+    /// Whether more may come, the end is here, or the rest is lost.
+    var status: blip_status { state.withLock { $0.status } }
 
     /// What is held, unread. Valid while nothing is read or added.
     var rest: blip_slice { state.withLock { blip_slice($0.bytes.bytes) } }

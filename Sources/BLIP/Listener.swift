@@ -56,6 +56,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         paths = options.paths
         maximumConnections = Int(options.maximumConnections)
         handle = HandleTable.create(self)
+        runtime.objectDidBegin()
     }
 
     deinit {
@@ -131,7 +132,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 $0.port = acceptor.port
                 $0.url = Text(url)
             }
-            runtime.objectDidBegin(self)
+            runtime.add(self)
             acceptor.onAccept = { [weak self] descriptor, _ in
                 guard let self else { return closeDescriptor(descriptor) }
                 self.accept(descriptor)
@@ -225,7 +226,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             stoppedDidSettle()
         }
         for waiter in waiters { waiter.signal(BLIP_OK) }
-        runtime.objectDidEnd(self)
+        runtime.remove(self)
+        runtime.objectDidEnd()
     }
 
     /// The stopped callback was run: the library's own reference to the handle ends.
@@ -248,6 +250,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         if wasNew {
             settings.withLock { $0 = Settings() }
             stoppedDidSettle()
+            runtime.objectDidEnd()
         } else {
             stop(graceful: false, timeout: 0)
         }

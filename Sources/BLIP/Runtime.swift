@@ -17,7 +17,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     private let logLevel = Atomic<Int32>(0)
     private let logHandler = Locked<Handler<blip_log_fn>?>(nil)
     private let listeners = Locked<[ObjectIdentifier: Listener]>([:])
-    /// Connections that have begun and not ended, and listeners that run: what keeps the runtime's threads.
+    /// Connections and listeners that have not ended: what keeps the runtime's threads.
     private let liveObjects = Atomic<Int>(0)
     private let hasEnded = Atomic<Bool>(false)
 
@@ -86,13 +86,17 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
 
     // MARK: Life
 
-    func objectDidBegin(_ listener: Listener? = nil) {
-        liveObjects.add(1, ordering: .relaxed)
-        if let listener { listeners.withLock { $0[ObjectIdentifier(listener)] = listener } }
+    /// A connection or listener exists that needs the threads.
+    func objectDidBegin() { liveObjects.add(1, ordering: .relaxed) }
+
+    func add(_ listener: Listener) { listeners.withLock { $0[ObjectIdentifier(listener)] = listener } }
+
+    func remove(_ listener: Listener) {
+        let old = listeners.withLock { $0.removeValue(forKey: ObjectIdentifier(listener)) }
+        _ = consume old
     }
 
-    func objectDidEnd(_ listener: Listener? = nil) {
-        if let listener { listeners.withLock { _ = $0.removeValue(forKey: ObjectIdentifier(listener)) } }
+    func objectDidEnd() {
         if liveObjects.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, hasEnded.load(ordering: .acquiring) {
             endThreads()
         }
