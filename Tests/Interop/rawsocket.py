@@ -1,14 +1,13 @@
 """A WebSocket that tests can cut as they like: PyPI's websockets makes the handshake, reads and writes frames, but
 which frames and in which TCP segments is the test's choice."""
 
+import itertools
 import socket
 
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
-
-CONTROL = (Opcode.PING, Opcode.PONG, Opcode.CLOSE)
 
 
 class RawSocket:
@@ -84,9 +83,13 @@ class RawSocket:
             self._receive()
         return self._messages.pop(0)
 
-    def wait_for_pongs(self, count):
-        while len(self.pongs) < count:
+    def wait_for_pongs(self, pings):
+        """Until the last of these pings is answered. One pong may answer several (RFC 6455 §5.5.3), in order."""
+        while pings and pings[-1] not in self.pongs:
+            assert not self.is_ended, self.close_frame
             self._receive()
+        remaining = iter(pings)
+        assert all(pong in remaining for pong in self.pongs), "a pong that nobody asked for, or out of order"
 
     def wait_for_close(self):
         while not self.is_ended and self.close_frame is None:
@@ -143,8 +146,15 @@ class RawSocket:
         self.close()
 
 
+PING_NUMBERS = itertools.count(1)
+
+
+def pings_of(frames):
+    return [data for opcode, data, _ in frames if opcode == Opcode.PING]
+
+
 def fragments(data, sizes, pings=False):
-    """One message as fragments of the given sizes (the last one repeats), with pings between them."""
+    """One message as fragments of the given sizes (the last one repeats), with pings, all different, between them."""
     frames = []
     start = 0
     index = 0
@@ -160,4 +170,4 @@ def fragments(data, sizes, pings=False):
         if final:
             return frames
         if pings:
-            frames.append((Opcode.PING, b"between %d" % index, True))
+            frames.append((Opcode.PING, b"between %d" % next(PING_NUMBERS), True))

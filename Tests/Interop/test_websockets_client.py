@@ -7,7 +7,7 @@ import time
 import pytest
 import wire
 from program import Server
-from rawsocket import RawSocket, fragments
+from rawsocket import RawSocket, fragments, pings_of
 from websockets.exceptions import InvalidStatus
 from websockets.frames import Opcode
 from websockets.sync.client import connect as connect_normally
@@ -75,7 +75,7 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 def test_any_fragmentation(raw, cut, pings, segment):
     peer = wire.Peer(raw.send, raw.next_message)
-    sent = 0
+    sent = []
     for number, (size, flags) in enumerate(
         [(0, 0), (5, wire.COMPRESSED), (300, 0), (2000, wire.COMPRESSED | wire.URGENT)], 1
     ):
@@ -83,13 +83,12 @@ def test_any_fragmentation(raw, cut, pings, segment):
         (frame,) = peer.encoder.message(number, wire.REQUEST, {"Profile": "echo", "n": str(size)}, body, flags)
         sizes = CUTS[cut] or [len(frame) - 1, 1]
         frames = fragments(frame, sizes, pings)
-        sent += sum(1 for opcode, _, _ in frames if opcode == Opcode.PING)
+        sent += pings_of(frames)
         raw.send_frames(frames, segment)
         reply = peer.message()
         assert (reply.number, reply.properties, reply.body) == (number, {"n": str(size)}, body)
         assert reply.flags & 0x38 == flags
     raw.wait_for_pongs(sent)
-    assert all(pong.startswith(b"between ") for pong in raw.pongs)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -107,7 +106,7 @@ def test_random_cuts_of_many_messages(raw, seed):
     started = 0
     active = []
     stream = []
-    pings = 0
+    pings = []
     while queues or active:
         if queues and (not active or chance.random() < 0.3):
             active.append(list(queues.pop(0)))
@@ -125,12 +124,12 @@ def test_random_cuts_of_many_messages(raw, seed):
         sizes = [chance.choice([0, 1, 50, 1000]) for _ in range(4)] + [chance.choice([1000, 5000, 1 << 20])]
         with_pings = chance.random() < 0.3
         frames = fragments(frame, sizes, with_pings)
-        pings += sum(1 for opcode, _, _ in frames if opcode == Opcode.PING)
+        pings += pings_of(frames)
         if chance.random() < 0.1:
             frames.append((Opcode.PONG, b"nobody asked", True))
         stream += frames
     raw.send_frames(stream, chance.choice([None, 100, 1460, 65_536]))
-    for _ in bodies:
+    for _ in list(bodies):
         reply = peer.message()
         assert reply.kind == wire.REPLY
         assert reply.body == bodies.pop(reply.number)
@@ -151,9 +150,11 @@ def test_bytes_in_one_segment_with_the_upgrade_request(server):
 
 
 def test_largest_ping_and_empty_ping(raw, peer):
-    raw.send_frames([(Opcode.PING, bytes(125), True), (Opcode.PING, b"", True)])
-    raw.wait_for_pongs(2)
-    assert raw.pongs == [bytes(125), b""]
+    for payload in [bytes(125), b""]:
+        raw.send_frames([(Opcode.PING, payload, True)])
+        raw.wait_for_pongs([payload])
+        assert raw.pongs == [payload]
+        raw.pongs.clear()
     assert peer.call({"Profile": "echo"}, b"x").body == b"x"
 
 
@@ -248,17 +249,19 @@ def test_malformed_properties_are_an_error_reply_and_no_end(raw, peer):
 def test_our_frames_keep_the_size_that_deployed_peers_take(peer):
     reply = peer.call({"Profile": "source", "size": "400000"})
     assert len(reply.body) == 400_000
-    assert all(len(frame.content) + 10 <= 16_384 for frame in reply.frames)
+    number_and_flags = 2
+    assert all(number_and_flags + frame.wire_size <= 16_384 for frame in reply.frames)
     assert all(frame.content for frame in reply.frames), "MoreComing only when bytes remain"
 
 
 def test_our_acknowledgements(peer):
-    """One for each multiple of 50,000 crossed, rising, counted with checksums and without headers."""
+    """When multiples of 50,000 are crossed, rising, counted with checksums and without headers; several that are due
+    at the same time are one."""
     peer.call({"Profile": "sink"}, bytes(400_000))
     counts = [ack.acknowledged for ack in peer.acknowledgements]
     assert all(ack.number == 1 and ack.kind == wire.ACK_REQUEST for ack in peer.acknowledgements)
-    assert counts == sorted(set(counts))
-    assert [count // 50_000 for count in counts] == list(range(1, 9))
+    multiples = [count // 50_000 for count in counts]
+    assert multiples == sorted(set(multiples)) and multiples[0] >= 1 and multiples[-1] == 8
     assert all(count % 4004 == 0 for count in counts)
 
 

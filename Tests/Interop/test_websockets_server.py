@@ -8,7 +8,7 @@ import time
 import pytest
 import wire
 from program import blip
-from rawsocket import RawSocket, fragments
+from rawsocket import RawSocket, fragments, pings_of
 from websockets.frames import Opcode
 from websockets.http11 import Response
 from websockets.sync.server import serve as serve_normally
@@ -72,10 +72,10 @@ def test_any_fragmentation_of_replies(sizes, pings, segment):
 
     def play(raw, peer):
         request = peer.message()
-        sent = 0
+        sent = []
         for frame in peer.encoder.message(request.number, wire.REPLY, {"k": "v"}, body, wire.COMPRESSED, 1000):
             frames = fragments(frame, sizes, pings)
-            sent += sum(1 for opcode, _, _ in frames if opcode == Opcode.PING)
+            sent += pings_of(frames)
             raw.send_frames(frames, segment)
         raw.wait_for_pongs(sent)
         assert raw.close_frame is None or raw.close_frame[0] == 1000

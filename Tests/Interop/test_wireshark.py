@@ -80,7 +80,9 @@ def test_wireshark_decodes_our_frames(tmp_path):
             *[capture.path, server.port, "blip.messagenum", "blip.propslength", "blip.props", "blip.numackbytes"],
             *["blip.checksum", "blip.decompress_buffer_error", "_ws.malformed", "_ws.expert.message"],
         )
-    assert not [row for row in rows if row[6] or row[7] or "Malformed" in row[1]], "a frame is malformed"
+    bad = [row for row in rows if row[7] or row[8] or row[9] or "Malformed" in row[1]]
+    assert bad == [], "a frame is malformed"
+    assert all(row[6] or row[5] for row in rows), "each frame has a checksum or is an ACK"
     ours = [row for row in rows if row[0]]
     summaries = ",".join(row[1] for row in ours)
     for number in range(1, 7):
