@@ -65,7 +65,12 @@ public struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
                 // sockaddr_in6: family 2, port 2, flow 4, address 16, scope 4.
                 let high = bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
                 let low = bytes.loadUnaligned(fromByteOffset: 16, as: UInt64.self)
-                return .ipv6(high, low, scope: address.sin6_scope_id, port: UInt16(bigEndian: address.sin6_port))
+                let port = UInt16(bigEndian: address.sin6_port)
+                if high == 0, UInt64(bigEndian: low) >> 32 == 0xffff {
+                    // IPv4 on a socket of both families (RFC 4291 §2.5.5.2).
+                    return .ipv4(UInt32(truncatingIfNeeded: UInt64(bigEndian: low)).bigEndian, port: port)
+                }
+                return .ipv6(high, low, scope: address.sin6_scope_id, port: port)
             case AF_UNIX:
                 let path = bytes[2..<length].prefix { $0 != 0 }
                 return .unix(String(decoding: path, as: UTF8.self))

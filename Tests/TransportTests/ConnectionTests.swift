@@ -60,6 +60,7 @@ import Testing
         }
         try test.wait("connections") { host.accepted.count == 2 }
         #expect(try test.sync { host.accepted.allSatisfy { $0.peer.port != 0 } })
+        #expect(try test.sync { Set(host.accepted.map(\.peer.host)) } == ["127.0.0.1", "::1"])
         try test.sync { host.acceptor.close() }
     }
 

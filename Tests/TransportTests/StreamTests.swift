@@ -49,6 +49,7 @@ import Testing
                 peer.keepsBytes = false
                 peer.generated = size
                 let timer = ClosureTimer()
+                let loop = test.loop
                 var sinceLast = 0
                 peer.consume = { stream, bytes in
                     peer.sha.add(UnsafeRawBufferPointer(bytes))
@@ -56,11 +57,8 @@ import Testing
                     if sinceLast > 2 << 20 {
                         sinceLast = 0
                         stream.pauseReading()
-                        timer.body = {
-                            timer.body = nil
-                            stream.resumeReading()
-                        }
-                        test.loop.schedule(timer, at: test.loop.now + 2_000_000)
+                        timer.body = { stream.resumeReading() }
+                        loop.schedule(timer, at: loop.now + 2_000_000)
                     }
                     return bytes.count
                 }

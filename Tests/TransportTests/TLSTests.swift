@@ -362,3 +362,88 @@ import Testing
         try closeAll(test, peer)
     }
 }
+
+@Suite struct TLSInteroperationTests {
+    /// Runs a TLS client that is not ours. Its input comes line by line: it takes a lone "R" or "K" as a command.
+    private func run(_ arguments: [String], input: [String], port: UInt16) throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/openssl")
+        process.arguments = ["s_client", "-connect", "127.0.0.1:\(port)", "-servername", "localhost"] + arguments
+        let (stdin, stdout) = (Pipe(), Pipe())
+        process.standardInput = stdin
+        process.standardOutput = stdout
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let watchdog = Thread {
+            for _ in 0..<100 where process.isRunning { usleep(100_000) }
+            if process.isRunning { process.terminate() }
+        }
+        watchdog.start()
+        for line in input {
+            usleep(300_000)
+            if process.isRunning { try? stdin.fileHandleForWriting.write(contentsOf: Data(line.utf8)) }
+        }
+        let output = stdout.fileHandleForReading.readDataToEndOfFile()
+        process.waitUntilExit()
+        return String(decoding: output, as: UTF8.self)
+    }
+
+    private func serve(_ arguments: [String], input: [String]) throws -> (output: String, received: String) {
+        let test = try TestLoop()
+        let files = try Certificates.shared()
+        let context = try TLSContext.server(identity: files.good)
+        let acceptor = try Acceptor.bind(loop: test.loop, host: "127.0.0.1", port: 0)
+        let peer = Box<Peer?>(nil)
+        try test.sync {
+            acceptor.onAccept = { descriptor, _ in
+                let new = Peer(test.loop, descriptor)
+                peer.value = new
+                new.stream.startTLS(context, serverName: nil, isServer: true)
+                new.consume = { stream, bytes in
+                    new.received += bytes
+                    if new.received.last == UInt8(ascii: "\n") {
+                        new.send(Array("answer\n".utf8))
+                        stream.finishOutput()
+                    }
+                    return bytes.count
+                }
+                new.stream.startReading()
+            }
+            acceptor.start()
+        }
+        let output = try run(arguments, input: input, port: acceptor.port)
+        let received = try test.sync { String(decoding: peer.value?.received ?? [], as: UTF8.self) }
+        try test.sync {
+            acceptor.close()
+            peer.value?.stream?.close()
+            peer.value?.drop()
+        }
+        return (output, received)
+    }
+
+    @Test("The openssl client is served and answered", arguments: ["-tls1_2", "-tls1_3"])
+    func served(_ version: String) throws {
+        let files = try Certificates.shared()
+        let (output, received) = try serve([version, "-CAfile", files.ca], input: ["hello\n"])
+        #expect(received == "hello\n")
+        #expect(output.contains("answer") && output.contains("Verify return code: 0"))
+    }
+
+    @Test("Older versions are refused")
+    func old() throws {
+        let (output, received) = try serve(["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"], input: [])
+        #expect(received == "" && output.contains("Cipher is (NONE)"))
+    }
+
+    @Test("Renegotiation is refused")
+    func renegotiation() throws {
+        let (output, received) = try serve(["-tls1_2"], input: ["R\n", "hello\n"])
+        #expect(received == "" && !output.contains("answer"))
+    }
+
+    @Test("Key updates are followed")
+    func keyUpdate() throws {
+        let (output, received) = try serve(["-tls1_3"], input: ["K\n", "hello\n"])
+        #expect(received == "hello\n" && output.contains("answer"))
+    }
+}
