@@ -54,7 +54,7 @@ install: ## install below $(DESTDIR)$(PREFIX) what `make` has built
 	@test -x $(BUILD)/install/blip || { echo "nothing is built yet: run make first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(DATADIR)/man/man1 \
 		$(DESTDIR)$(DATADIR)/bash-completion/completions
-	install -m 644 Include/blip.h $(DESTDIR)$(INCLUDEDIR)/blip.h
+	install -m 644 Include/blip.h bindings/c/blip_easy.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(BUILD)/lib/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(LIBRARY)
 	ln -sf $(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so
@@ -67,8 +67,9 @@ install: ## install below $(DESTDIR)$(PREFIX) what `make` has built
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(INCLUDEDIR)/blip.h $(DESTDIR)$(LIBDIR)/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME) \
-		$(DESTDIR)$(LIBDIR)/libblip.so $(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc $(DESTDIR)$(BINDIR)/blip \
+	rm -f $(DESTDIR)$(INCLUDEDIR)/blip.h $(DESTDIR)$(INCLUDEDIR)/blip_easy.h \
+		$(DESTDIR)$(LIBDIR)/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc $(DESTDIR)$(BINDIR)/blip \
 		$(DESTDIR)$(DATADIR)/man/man1/blip.1 $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
 
 .PHONY: demo

@@ -36,6 +36,7 @@ def test_everything_is_there(installed):
     assert found == [
         "bin/blip",
         "include/blip.h",
+        "include/blip_easy.h",
         "lib/libblip.so",
         "lib/libblip.so.1",
         "lib/libblip.so.1.0.0",
