@@ -410,4 +410,31 @@ struct FailureTests {
             }
         }
     }
+
+    @Test("An answer to a request that fails on its way waits for the request's end and then goes")
+    func answerToFailed() throws {
+        var limits = Limits()
+        limits.message = 20_000
+        let a = Engine(.v3)
+        let b = Engine(.v3, limits: limits)
+        a.send(Message(body: pattern(60_000)))
+        guard case .began(let request) = b.receive(a.next().bytes) else {
+            Issue.record("not begun")
+            return
+        }
+        b.send(Message(.response, body: [7], number: request.number))
+        guard case .messageFailed(let failed, .tooLarge) = b.receive(a.next().bytes) else {
+            Issue.record("not failed")
+            return
+        }
+        #expect(failed === request && !b.hasOutput)
+        while a.hasOutput {
+            #expect(!b.hasOutput)
+            #expect(b.receive(a.next().bytes).isNone)
+        }
+        let answers = b.drain()
+        #expect(answers.count == 1, "the owner's answer, and none of the engine")
+        #expect(a.receive(answers.first ?? []).completed?.bodyArray == [7])
+        #expect(b.isIdle && a.isIdle && b.queuedMessages == 0)
+    }
 }

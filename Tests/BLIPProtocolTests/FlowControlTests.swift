@@ -236,4 +236,16 @@ struct FlowControlTests {
         #expect(a.state.pointee.deflater == nil && a.state.pointee.inflater == nil)
         #expect(a.isIdle && !a.hasOutput)
     }
+
+    @Test("Exactly 128,000 unacknowledged bytes pause", arguments: [ProtocolVersion.v2, .v3])
+    func exactThreshold(version: ProtocolVersion) throws {
+        var limits = Limits()
+        // Two bytes of header, 12,800 that count.
+        limits.outgoingFrame = 12_802
+        let engine = Engine(version, limits: limits)
+        engine.send(Message(body: pattern(400_000), flags: .noReply))
+        let frames = engine.drain()
+        #expect(frames.count == 10)
+        #expect(try frames.allSatisfy { try #require(FrameHead($0)).payload == 12_800 })
+    }
 }
