@@ -51,7 +51,7 @@ public final class EventLoop: @unchecked Sendable {
     private var hasEnded = false
 
     private let posted = Atomic<UnsafeMutableRawPointer?>(nil)
-    /// Nobody would see a post without a write to the eventfd: in epoll_wait, and between turns of a program's own loop.
+    /// Nobody would see a post without a write to the eventfd: in epoll_wait, and between turns of `runOnce`.
     private let isAsleep = Atomic<Bool>(true)
     private let isRunning = Atomic<Bool>(false)
     private let stopRequested = Atomic<Bool>(false)
