@@ -334,4 +334,41 @@ struct PairTests {
         }
         #expect(bases.count == 3)
     }
+
+    /// Never says that its bytes are the last; only `remaining`, if known, tells.
+    private final class Quiet: BodySource {
+        private var left: Int
+        private let isKnown: Bool
+
+        init(_ size: Int, isKnown: Bool) {
+            left = size
+            self.isKnown = isKnown
+        }
+
+        override var remaining: UInt64? { isKnown ? UInt64(left) : nil }
+
+        override func read(into buffer: UnsafeMutableRawBufferPointer) -> BodyRead {
+            let count = min(left, buffer.count)
+            buffer.prefix(count).initializeMemory(as: UInt8.self, repeating: 5)
+            left -= count
+            return count == 0 ? .end(0) : .bytes(count)
+        }
+    }
+
+    @Test("A body that fills its last frame exactly is not followed by an empty one", arguments: [true, false])
+    func exactlyFull(isKnown: Bool) throws {
+        var limits = Limits()
+        limits.outgoingFrame = 1000
+        for frames in 1...3 {
+            let engine = Engine(.v3, limits: limits)
+            let message = Message(flags: .noReply)
+            // Header 2, checksum 4, and once the properties' length.
+            message.sources = [Quiet(994 * frames - 1, isKnown: isKnown), Quiet(0, isKnown: isKnown)]
+            engine.send(message)
+            let sent = engine.drain()
+            #expect(sent.count == frames && sent.allSatisfy { $0.count == 1000 })
+            let flags = try sent.map { try #require(FrameHead($0)).moreComing }
+            #expect(flags == [Bool](repeating: true, count: frames - 1) + [false])
+        }
+    }
 }
