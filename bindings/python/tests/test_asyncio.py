@@ -760,3 +760,42 @@ def test_json_that_is_none() -> None:
                 (await connection.request("echo", b"\xff")).text()
 
     run(main())
+
+
+def test_streams_that_nobody_reads_to_the_end() -> None:
+    async def main() -> None:
+        async with await serving() as listener:
+            connection = await blip.connect(listener.url)
+
+            @listener.handler("download")
+            def download(request: blip.Request) -> bytes:
+                return bytes(5_000_000)
+
+            @listener.handler("a piece", stream=True)
+            async def a_piece(request: blip.Request) -> bytes:
+                async for _ in request.stream():
+                    break
+                return b"enough"
+
+            @listener.handler("nothing", stream=True)
+            def nothing(request: blip.Request) -> bytes:
+                return b"not interested"
+
+            @listener.handler("again", stream=True)
+            async def again(request: blip.Request) -> str:
+                async for first in request.stream():
+                    break
+                return str(len(first) + len(await request.read()))
+
+            for _ in range(5):
+                async for _ in (await connection.request("download", stream=True)).stream():
+                    break
+                await connection.request("download", stream=True)
+                for profile, body in (("a piece", b"enough"), ("nothing", b"not interested"), ("again", b"5000000")):
+                    reply = await connection.request(profile, bytes(5_000_000), timeout=5)
+                    assert reply.body == body
+            start = time.monotonic()
+            await connection.close_gracefully(timeout=10)
+            assert time.monotonic() - start < 8
+
+    run(main())

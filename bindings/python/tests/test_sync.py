@@ -318,3 +318,21 @@ def test_on_connect(listener: blip.sync.Listener) -> None:
 
     with blip.sync.connect(listener.url, handlers={"hello": lambda request: seen.append(request.text())}):
         eventually(lambda: seen == ["you"])
+
+
+def test_streams_that_nobody_reads_to_the_end(listener: blip.sync.Listener, connection: blip.sync.Connection) -> None:
+    @listener.handler("download")
+    def download(request: blip.sync.Request) -> bytes:
+        return bytes(5_000_000)
+
+    @listener.handler("a piece", stream=True)
+    def a_piece(request: blip.sync.Request) -> bytes:
+        for _ in request.stream():
+            break
+        return b"enough"
+
+    for _ in range(3):
+        for _ in connection.request("download", stream=True).stream():
+            break
+        connection.request("download", stream=True)
+        assert connection.request("a piece", bytes(5_000_000), timeout=5).body == b"enough"

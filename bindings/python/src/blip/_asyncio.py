@@ -67,6 +67,7 @@ _connection_ping = bind("blip_connection_ping")
 _connection_backlog = bind("blip_connection_backlog")
 _event_status = bind("blip_event_status")
 _event_message = bind("blip_event_message")
+_event_request = bind("blip_event_request")
 _event_release = bind("blip_event_release")
 _message_release = bind("blip_message_release")
 _message_type = bind("blip_message_type")
@@ -76,7 +77,6 @@ _message_set_timeout = bind("blip_message_set_timeout")
 _message_set_streamed = bind("blip_message_set_streamed")
 _message_set_sent_callback = bind("blip_message_set_sent_callback")
 _message_set_progress_callback = bind("blip_message_set_progress_callback")
-_message_set_data_callback = bind("blip_message_set_data_callback")
 _message_read = bind("blip_message_read")
 
 HandlerResult = Union[Body, Response]
@@ -91,7 +91,7 @@ _EAGER: Dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) el
 class Stream:
     """The body of a streamed message, as it comes. What is not read is not acknowledged to the sender."""
 
-    __slots__ = ("_message", "_pump", "_context", "_future", "_ready", "_ended", "_buffer", "__weakref__")
+    __slots__ = ("_message", "_pump", "_call", "_future", "_ready", "_ended", "_buffer", "__weakref__")
 
     def __init__(self, message: Received, pump: Pump) -> None:
         self._message = message
@@ -100,10 +100,10 @@ class Stream:
         self._ready = False
         self._ended = False
         self._buffer = create_string_buffer(READ_SIZE)
-        self._context = pump.expect(OwnerCall(self, Stream._on_data))
-        status = _message_set_data_callback(message._handle, None, self._context, None)
+        self._call = OwnerCall(self, Stream._on_data)
+        status = pump.expect_data(message, self._call)
         if status < 0:
-            self._end()
+            self._ended = True
             raise failure(status, "stream")
 
     def __del__(self) -> None:
@@ -111,7 +111,13 @@ class Stream:
 
     def _end(self) -> None:
         self._ended = True
-        self._pump.forget(self._context)
+        context = self._message._data_context
+        if self._pump.calls.get(context) is self._call:
+            self._pump.forget(context)
+
+    def _finish(self) -> None:
+        self._message._streaming = False
+        self._end()
 
     def _on_data(self, event: int) -> None:
         self._ready = True
@@ -128,10 +134,10 @@ class Stream:
             self._ready = False
             status = _message_read(self._message._handle, self._buffer, READ_SIZE, byref(size))
             if status < 0:
-                self._end()
+                self._finish()
                 raise failure(status, "the body did not arrive whole")
             if status == _ffi.DATA_END:
-                self._end()
+                self._finish()
             if status != _ffi.AGAIN and size.value:
                 return string_at(self._buffer, size.value)
             if status == _ffi.AGAIN and not self._ready:
@@ -145,13 +151,15 @@ class Stream:
 
 class _Streamable(Received):
     __slots__ = ()
-    _stream: Optional[Stream]
+
+    def _get_pump(self) -> Pump:
+        raise NotImplementedError
 
     def stream(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Of a message that is not streamed: its whole body in one piece."""
-        if self._stream is not None:
-            return self._stream
-        return self._whole()
+        if not self._streaming:
+            return self._whole()
+        return Stream(self, self._get_pump())
 
     async def _whole(self) -> AsyncIterator[bytes]:
         body = self.body
@@ -160,30 +168,35 @@ class _Streamable(Received):
 
     async def read(self) -> bytes:
         """The rest of the body, once it is there."""
-        if self._stream is None:
+        if not self._streaming:
             return self.body
-        return b"".join([chunk async for chunk in self._stream])
+        return b"".join([chunk async for chunk in self.stream()])
 
 
 class Reply(_Streamable):
     """The reply to a request."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ()
 
-    def __init__(self, event: int, handle: int) -> None:
-        super().__init__(event, handle)
-        self._stream = None
+    def _get_pump(self) -> Pump:
+        return loop_pump(Reply)
+
+    def _abandon(self, event: int) -> None:
+        _message_cancel(_event_request(event))
+        _event_release(event)
 
 
 class Request(BaseRequest, _Streamable):
     """A request of the peer's, as a handler gets it."""
 
-    __slots__ = ("_pump", "_stream")
+    __slots__ = ()
 
     def __init__(self, event: int, handle: int, owner: Any, stream: bool) -> None:
         super().__init__(event, handle, owner)
-        self._pump = owner._pump
-        self._stream = Stream(self, owner._pump) if stream else None
+        self._streaming = stream
+
+    def _get_pump(self) -> Pump:
+        return cast(Pump, self._owner._pump)
 
     @property
     def connection(self) -> Connection:
@@ -198,11 +211,11 @@ class Request(BaseRequest, _Streamable):
     async def _answer(self, result: Any) -> int:
         response = result if isinstance(result, Response) else Response(result)
         if not _is_async(response.body):
-            return answer(self._handle, result, self._pump)
+            return answer(self._handle, result, self._get_pump())
         message = begin_response(self._handle, response)
         try:
             await add_body_async(message, cast(Any, response.body))
-            return finish_response(self._handle, message, response, None, self._pump)
+            return finish_response(self._handle, message, response, None, self._get_pump())
         finally:
             _message_release(message)
 
@@ -210,7 +223,7 @@ class Request(BaseRequest, _Streamable):
         if not self._answered:
             self._answered = True
             try:
-                self._done(answer(self._handle, result, self._pump))
+                self._done(answer(self._handle, result, self._get_pump()))
             except Exception as error:
                 self._answered = False
                 self._fail(error)
@@ -402,7 +415,7 @@ class Connection(_Handlers, BaseConnection):
         kind = c_int32()
         _message_type(reply._handle, byref(kind))
         if stream:
-            reply._stream = Stream(reply, pump)
+            reply._streaming = True
         if kind.value == _ffi.MESSAGE_ERROR:
             words = (await reply.read()).decode("utf-8", "replace") if stream else None
             error = response_error(reply._handle, reply)

@@ -418,6 +418,10 @@ class BaseRequest(Received):
         """Whether the peer wants no reply. Whatever the handler returns is then dropped."""
         return bool(self._get_flags() & NO_REPLY)
 
+    def _abandon(self, event: int) -> None:
+        # The reply goes out after the last byte of the request has come: the rest is read and thrown away.
+        self._owner._pump.discard(event, self)
+
     def defer(self) -> None:
         """The reply comes later, by `respond`. If this object goes away before, the peer gets BLIP/501."""
         check(_message_defer(self._handle), "defer")

@@ -127,11 +127,14 @@ def finish_options(message: int, body: object, content_type: Optional[str], comp
 class Received:
     """A message that has arrived. It holds the library's message; copies are made when first asked for."""
 
-    __slots__ = ("_event", "_handle", "_bytes", "_decoded", "__weakref__")
+    __slots__ = ("_event", "_handle", "_streaming", "_data_context", "_bytes", "_decoded", "__weakref__")
 
     def __init__(self, event: int, handle: int) -> None:
         self._event = event
         self._handle = handle
+        # Whether there is more of a streamed body to come.
+        self._streaming = False
+        self._data_context = 0
         self._bytes: Optional[bytes] = None
         self._decoded: Optional[Dict[str, str]] = None
 
@@ -139,7 +142,14 @@ class Received:
         event = self._event
         if event:
             self._event = 0
-            release(event)
+            if self._streaming:
+                self._abandon(event)
+            else:
+                release(event)
+
+    def _abandon(self, event: int) -> None:
+        """Nobody will read the rest of the body. Releases the event."""
+        _event_release(event)
 
     @property
     def body(self) -> bytes:

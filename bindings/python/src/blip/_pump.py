@@ -21,7 +21,7 @@ import time
 import weakref
 from _thread import allocate_lock, get_ident
 from collections import deque
-from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
+from ctypes import byref, c_int, c_int64, c_size_t, c_void_p, create_string_buffer
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from . import _ffi
@@ -46,9 +46,12 @@ _event_value = bind("blip_event_value")
 _event_context = bind("blip_event_context")
 _event_message = bind("blip_event_message")
 _event_release = bind("blip_event_release")
+_message_read = bind("blip_message_read")
 _set_sent_callback = bind("blip_message_set_sent_callback")
+_set_data_callback = bind("blip_message_set_data_callback")
 
 BATCH = 256
+DISCARD_SIZE = 64 * 1024
 # A wait in C is cut into pieces of this many milliseconds, so that signals (Ctrl-C) are seen.
 PIECE = 200
 
@@ -97,6 +100,51 @@ class Pump:
         _kept[context] = value
         check(_set_sent_callback(message, None, context, None))
         return context
+
+    def expect_data(self, message: Received, function: Callable[[int], None]) -> int:
+        """The function is told that a streamed message has more to read; 0 or a status.
+
+        A message has one context for that, for good: what was announced to an earlier receiver, and not yet
+        taken from the queue, must reach the present one, because it is not announced again.
+        """
+        context = message._data_context
+        if context:
+            self.calls[context] = function
+            return 0
+        context = message._data_context = self.expect(function)
+        status: int = _set_data_callback(message._handle, None, context, None)
+        if status < 0:
+            self.forget(context)
+        return status
+
+    def discard(self, event: int, message: Received) -> None:
+        """Reads what is left of a streamed body, so that its sender gets to its end. Releases the event."""
+        handle = message._handle
+        buffer = create_string_buffer(DISCARD_SIZE)
+        size = c_size_t()
+
+        def read() -> bool:
+            status = 0
+            while status == 0:
+                status = _message_read(handle, buffer, DISCARD_SIZE, byref(size))
+            return status == _ffi.AGAIN
+
+        def more(data_event: int) -> None:
+            _event_release(data_event)
+            if not read():
+                self.forget(context)
+                _event_release(event)
+
+        status = self.expect_data(message, more)
+        context = message._data_context
+        if status >= 0 and read():
+            self.wants_events()
+        else:
+            self.forget(context)
+            _event_release(event)
+
+    def wants_events(self) -> None:
+        """Events will come that nobody waits for."""
 
     def dispatch(self, events: List[int]) -> None:
         context = c_void_p()
@@ -197,6 +245,9 @@ class ThreadPump(Pump):
         self._start_lock = allocate_lock()
         self._backlog: Deque[Tuple[Callable[[int], None], int]] = deque()
         self.ending = False
+
+    def wants_events(self) -> None:
+        self.start()
 
     def start(self) -> None:
         with self._start_lock:

@@ -79,6 +79,7 @@ _connection_send = bind("blip_connection_send")
 _connection_ping = bind("blip_connection_ping")
 _event_status = bind("blip_event_status")
 _event_message = bind("blip_event_message")
+_event_request = bind("blip_event_request")
 _event_release = bind("blip_event_release")
 _message_release = bind("blip_message_release")
 _message_type = bind("blip_message_type")
@@ -117,11 +118,10 @@ def _in_pieces(call: Callable[[int], int], timeout: Optional[float]) -> int:
 
 class _Streamable(Received):
     __slots__ = ()
-    _streamed: bool
 
     def stream(self, timeout: Optional[float] = None) -> Iterator[bytes]:
         """The body as it arrives; timeout: the longest wait for a next piece."""
-        if not self._streamed:
+        if not self._streaming:
             if self.body:
                 yield self.body
             return
@@ -133,8 +133,12 @@ class _Streamable(Received):
 
         while True:
             status = _in_pieces(read, timeout)
+            if status < 0 and status != Status.TIMEOUT:
+                self._streaming = False
             if status < 0:
                 raise _failure(status, "the body did not arrive whole")
+            if status == _ffi.DATA_END:
+                self._streaming = False
             if status != _ffi.AGAIN and size.value:
                 yield string_at(buffer, size.value)
             if status == _ffi.DATA_END:
@@ -142,27 +146,27 @@ class _Streamable(Received):
 
     def read(self, timeout: Optional[float] = None) -> bytes:
         """The rest of the body, once it is there."""
-        return b"".join(self.stream(timeout)) if self._streamed else self.body
+        return b"".join(self.stream(timeout)) if self._streaming else self.body
 
 
 class Reply(_Streamable):
     """The reply to a request."""
 
-    __slots__ = ("_streamed",)
+    __slots__ = ()
 
-    def __init__(self, event: int, handle: int) -> None:
-        super().__init__(event, handle)
-        self._streamed = False
+    def _abandon(self, event: int) -> None:
+        _message_cancel(_event_request(event))
+        _event_release(event)
 
 
 class Request(BaseRequest, _Streamable):
     """A request of the peer's, as a handler gets it."""
 
-    __slots__ = ("_streamed",)
+    __slots__ = ()
 
     def __init__(self, event: int, handle: int, owner: Any, stream: bool) -> None:
         super().__init__(event, handle, owner)
-        self._streamed = stream
+        self._streaming = stream
 
     @property
     def connection(self) -> Connection:
@@ -347,7 +351,7 @@ class Connection(_Handlers, BaseConnection):
                 pump.forget(told)
         if type(reply) is int:
             raise _failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
-        reply._streamed = stream
+        reply._streaming = stream
         kind = c_int32()
         _message_type(reply._handle, byref(kind))
         if kind.value == _ffi.MESSAGE_ERROR:
