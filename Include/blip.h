@@ -1,6 +1,103 @@
 #ifndef BLIP_H
 #define BLIP_H
 
+/**
+ * @file
+ *
+ * libblip: BLIP messages over WebSocket, for every language that can call C.
+ *
+ * BLIP carries requests and responses over one connection, any number at a time and both ways. A
+ * message has properties (pairs of texts) and a body of any size. Bodies are cut into frames and
+ * interleaved, so that a small urgent request passes a large body that is under way. This header
+ * has clients (blip_connection_new), servers (blip_listener_new) and what both need. What follows
+ * is worth a page of reading; after it each function can be read alone.
+ *
+ *     blip_connection *connection = NULL;
+ *     blip_message *request = NULL, *reply = NULL;
+ *     blip_slice body;
+ *     blip_connection_new(NULL, blip_text("ws://localhost:4984/"), NULL, &connection);
+ *     if (blip_connection_wait_open(connection, 5000) == BLIP_OK
+ *         && blip_request_new(blip_text("echo"), &request) == BLIP_OK
+ *         && blip_message_set_text(request, blip_text("hello")) == BLIP_OK
+ *         && blip_connection_request(connection, request, 5000, &reply) == BLIP_OK
+ *         && blip_message_body(reply, &body) == BLIP_OK)
+ *         fwrite(body.data, 1, body.size, stdout);
+ *     blip_message_release(reply);
+ *     blip_message_release(request);
+ *     blip_connection_release(connection);
+ *
+ * @par Handles
+ * A pointer to an opaque type is a handle: a number that is looked up in a table at every use.
+ * NULL, a released handle, a handle of another kind or a number out of thin air gives
+ * BLIP_ERROR_HANDLE from every function that returns a status, NULL from those that return a
+ * handle, and is ignored by release functions. It never crashes, on any thread.
+ *
+ * @par Ownership
+ * Handles are counted. What a function named _new, _retain or _copy gives, and what is said to be
+ * the caller's, is released by the function named _release of its kind, once for each time it was
+ * given. What a callback is given is borrowed until the callback returns; _retain keeps it. Objects
+ * keep alive what they need, so that handles may be released in any order, on any thread, inside
+ * callbacks too. Releasing NULL is fine. Nothing is ever released with free().
+ *
+ * @par Statuses
+ * Functions that can fail return a blip_status: BLIP_OK is 0, errors are negative, and the few
+ * positive ones are no errors. Outputs come last and are written on success only. blip_status_name
+ * and blip_status_message take any integer, also those of later versions. There is no last error of
+ * a thread: detail (domain, code, text) is a blip_error of the connection, listener or response
+ * that failed. An error response of the peer is no status: it is a response of type
+ * BLIP_MESSAGE_ERROR, delivered with BLIP_OK. Where a function below names BLIP_ERROR_TEXT,
+ * BLIP_ERROR_ARGUMENT also stands for a slice with NULL data and a size above 0.
+ *
+ * @par Slices
+ * Text and bytes are a blip_slice, an address and a size. Text is UTF-8 without NUL and is not
+ * NUL-terminated; an empty slice is allowed unless the function says otherwise. Slices given to a
+ * function are borrowed for the call, unless it says otherwise. Slices that a function gives lie in
+ * the object they come from; they end with it, or when it is changed. A slice of a mutable message
+ * must not be given to a function that changes this message.
+ *
+ * @par Callbacks
+ * A callback is set with its context and a function that releases the context, in this order. The
+ * context is the last argument of each call. release_context is called exactly once, after the last
+ * call: when the callback was replaced, when its object has ended, or at once if the setter fails;
+ * on whatever thread lets go of it last. No lock is held during a callback, and every function may
+ * be called in one, except that those which wait refuse on a loop thread
+ * (BLIP_ERROR_WOULD_DEADLOCK). A callback on a loop thread should return soon: all connections of
+ * that loop wait for it.
+ *
+ * @par Threads
+ * Each function has a tag. [any]: any thread at any time. [object]: one thread at a time for one
+ * object; this goes for messages that are not sent yet and for options. [callback]: also in
+ * callbacks, on loop threads. A connection lives on one loop of its runtime; its callbacks come one
+ * at a time, in order, on that loop's thread, unless a queue is used.
+ *
+ * @par Queues
+ * With a blip_queue, callbacks and completions become events that a thread of the program takes:
+ * blip_queue_dispatch runs the callbacks there, blip_queue_next hands out the events as objects,
+ * for languages that cannot take callbacks. The queue has a descriptor for poll. Of things that
+ * have a setter only those that were set make events; with a queue the function may be NULL, and
+ * the context still identifies the event. When a queue is full the library stops reading from the
+ * peers that fill it.
+ *
+ * @par Exactly once
+ * A request that was accepted for sending (blip_connection_send or blip_connection_request gave
+ * BLIP_OK) completes exactly once: with a response, an error response, or a negative status,
+ * whatever happens to the connection. All completions of a connection come before its close
+ * callback, which comes once and last. A request of the peer that wants a reply is answered exactly
+ * once: by the program, or by the library in its place.
+ *
+ * @par Time
+ * Times are milliseconds on the monotonic clock, as int64_t: -1 for ever, 0 not at all; less than
+ * -1 is BLIP_ERROR_ARGUMENT.
+ *
+ * @par fork
+ * In a child process each handle of the parent gives BLIP_ERROR_FORKED, and release functions do
+ * nothing with it. The child may make new objects. Sockets are closed in children that exec.
+ *
+ * @par Versions
+ * Functions and constants are only ever added. A program must be ready to meet statuses and kinds
+ * of events that it does not know: a status by its sign, an event by releasing it.
+ */
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,357 +106,3529 @@
 extern "C" {
 #endif
 
+/**
+ * @defgroup blip_library Library and types
+ *
+ * The version of header and library, the types that everything else uses, and the texts of
+ * statuses.
+ *
+ * @{
+ */
+
+/** Major version of this header: changes when a program has to be changed. Since 1.0. */
 #define BLIP_VERSION_MAJOR 1
+
+/** Minor version of this header: changes when something was added. Since 1.0. */
 #define BLIP_VERSION_MINOR 0
+
+/** Patch version of this header. Since 1.0. */
 #define BLIP_VERSION_PATCH 0
-#define BLIP_VERSION_NUMBER (BLIP_VERSION_MAJOR * 1000000 + BLIP_VERSION_MINOR * 1000 + BLIP_VERSION_PATCH)
 
-/* ---- types ---- */
+/** Version of this header as one number that grows, such as 1002003 for 1.2.3. Since 1.0. */
+#define BLIP_VERSION_NUMBER (BLIP_VERSION_MAJOR*1000000+BLIP_VERSION_MINOR*1000+BLIP_VERSION_PATCH)
+
+/**
+ * What became of a call: BLIP_OK (0), an error (negative), or one of the few positive ones. Since
+ * 1.0.
+ */
 typedef int32_t blip_status;
-typedef struct blip_slice { const void *data; size_t size; } blip_slice;
 
+/**
+ * Bytes, or text in UTF-8: where they lie and how many they are.
+ *
+ * The only public structure; its layout never changes. data may be NULL if size is 0. Text is not
+ * NUL-terminated: print it with "%.*s", (int)slice.size, (const char *)slice.data.
+ *
+ * Since 1.0.
+ */
+typedef struct blip_slice {
+    /** The first byte. */
+    const void *data;
+    /** The number of bytes. */
+    size_t size;
+} blip_slice;
+
+/** Options of a runtime, copied when it is made. Since 1.0. */
 typedef struct blip_runtime_options blip_runtime_options;
+
+/** Loops, and the threads that run them, with everything that lives on them. Since 1.0. */
 typedef struct blip_runtime blip_runtime;
+
+/** Events on their way to a thread of the program. Since 1.0. */
 typedef struct blip_queue blip_queue;
+
+/** Something that has happened, taken from a queue. Since 1.0. */
 typedef struct blip_event blip_event;
+
+/** Options of a connection, copied when it is made. Since 1.0. */
 typedef struct blip_connection_options blip_connection_options;
+
+/** One BLIP connection over a WebSocket: outgoing, or accepted by a listener. Since 1.0. */
 typedef struct blip_connection blip_connection;
+
+/** Options of a listener, copied when it is made. Since 1.0. */
 typedef struct blip_listener_options blip_listener_options;
+
+/** Accepts connections on a port or a Unix socket. Since 1.0. */
 typedef struct blip_listener blip_listener;
+
+/** A request, a response or an error response, either way. Since 1.0. */
 typedef struct blip_message blip_message;
+
+/** Why something failed: domain, code and text. Since 1.0. */
 typedef struct blip_error blip_error;
 
-/* ---- statuses ---- */
+/**
+ * Gives the version of the library that is loaded.
+ *
+ * @return The version, made as BLIP_VERSION_NUMBER.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+uint32_t blip_version_number(void);
+
+/**
+ * Gives the version of the library that is loaded, as text.
+ *
+ * @return A NUL-terminated text such as "1.0.0".
+ *
+ * Ownership: the text is the library's and stays for ever.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+const char *blip_version_string(void);
+
+/**
+ * Names a status.
+ *
+ * @param status Any integer.
+ * @return The constant's name, such as "BLIP_ERROR_TIMEOUT"; "BLIP_ERROR_UNKNOWN" for a number that
+ *     is none.
+ *
+ * Ownership: the text is the library's and stays for ever.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+const char *blip_status_name(blip_status status);
+
+/**
+ * Says in one English sentence what a status means.
+ *
+ * @param status Any integer.
+ * @return A NUL-terminated sentence; never NULL.
+ *
+ * Ownership: the text is the library's and stays for ever.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+const char *blip_status_message(blip_status status);
+
+/**
+ * Makes a slice of a NUL-terminated text.
+ *
+ * @param text A NUL-terminated text, or NULL.
+ * @return The slice, without the NUL; empty for NULL.
+ *
+ * Ownership: the slice points to text and ends with it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_slice blip_text(const char *text);
+
+/** @} */
+
+/**
+ * @defgroup blip_statuses Statuses
+ *
+ * Errors lie in bands, with gaps for later ones: misuse from -1, state from -50, peer and protocol
+ * from -100, network from -200, TLS from -300, HTTP from -400, limits from -500, internal ones from
+ * -900. Numbers are never used again for something else.
+ *
+ * @{
+ */
+
+/** Success. Since 1.0. */
 #define BLIP_OK 0
-/* misuse -1.. */
-#define BLIP_ERROR_HANDLE (-1)            /* not a live handle of the right kind */
-#define BLIP_ERROR_ARGUMENT (-2)          /* an argument is out of range or NULL where it may not be */
-#define BLIP_ERROR_TEXT (-3)              /* text that is not UTF-8, or has an embedded NUL */
-#define BLIP_ERROR_IMMUTABLE (-4)         /* the message was sent or received: it cannot be changed */
-#define BLIP_ERROR_WOULD_DEADLOCK (-5)    /* a waiting call on a loop thread */
-#define BLIP_ERROR_FORKED (-6)            /* the handle belongs to the parent process */
-#define BLIP_ERROR_URL (-7)               /* the URL cannot be parsed or has an unknown scheme */
-#define BLIP_ERROR_NOT_FOUND (-8)         /* no such property, header, event ... */
+
+/** The handle is not a live object of the right kind. Since 1.0. */
+#define BLIP_ERROR_HANDLE (-1)
+
+/** An argument is out of its range, or NULL where it may not be. Since 1.0. */
+#define BLIP_ERROR_ARGUMENT (-2)
+
+/** A text is not UTF-8 or has an embedded NUL. Since 1.0. */
+#define BLIP_ERROR_TEXT (-3)
+
+/**
+ * The message was sent or received: it cannot be changed, nor sent again; blip_message_copy makes
+ * one that can. Since 1.0.
+ */
+#define BLIP_ERROR_IMMUTABLE (-4)
+
+/**
+ * A waiting function was called on a loop thread, in a callback: use the asynchronous form. Since
+ * 1.0.
+ */
+#define BLIP_ERROR_WOULD_DEADLOCK (-5)
+
+/** The handle belongs to the parent process. Since 1.0. */
+#define BLIP_ERROR_FORKED (-6)
+
+/** The URL cannot be parsed, or its scheme is unknown. Since 1.0. */
+#define BLIP_ERROR_URL (-7)
+
+/** There is no such property, header, address, error or other thing. Since 1.0. */
+#define BLIP_ERROR_NOT_FOUND (-8)
+
+/** Not possible with this object. Since 1.0. */
 #define BLIP_ERROR_UNSUPPORTED (-9)
-/* state -50.. */
-#define BLIP_ERROR_STATE (-50)            /* not in this state of the object */
-#define BLIP_ERROR_CLOSED (-51)           /* the connection is closing or closed by this side */
+
+/** The object is not in the state that this needs. Since 1.0. */
+#define BLIP_ERROR_STATE (-50)
+
+/** The connection is closing or closed, or this side has closed it. Since 1.0. */
+#define BLIP_ERROR_CLOSED (-51)
+
+/** The request was cancelled by blip_message_cancel. Since 1.0. */
 #define BLIP_ERROR_CANCELLED (-52)
+
+/** The time was over first. Since 1.0. */
 #define BLIP_ERROR_TIMEOUT (-53)
-#define BLIP_ERROR_NO_REPLY (-54)         /* the request says no-reply / cannot be responded to */
+
+/** The request wants no reply and cannot be responded to. Since 1.0. */
+#define BLIP_ERROR_NO_REPLY (-54)
+
+/** The request was responded to already. Since 1.0. */
 #define BLIP_ERROR_ALREADY_REPLIED (-55)
-#define BLIP_ERROR_NOT_COMPLETE (-56)     /* the body has not arrived whole */
-#define BLIP_ERROR_STOPPED (-57)          /* the runtime was stopped */
-/* peer, protocol -100.. */
-#define BLIP_ERROR_PROTOCOL (-100)        /* the peer broke BLIP */
-#define BLIP_ERROR_WEBSOCKET (-101)       /* the peer broke WebSocket */
-#define BLIP_ERROR_SUBPROTOCOL (-102)     /* subprotocol not agreed */
-#define BLIP_ERROR_PEER_CLOSED (-103)     /* the peer closed the connection */
-#define BLIP_ERROR_PROPERTIES (-104)      /* the message's properties are malformed */
-#define BLIP_ERROR_BODY (-105)            /* the message's body cannot be decompressed, or its source failed */
-/* network -200.. */
+
+/** The body has not arrived as a whole. Since 1.0. */
+#define BLIP_ERROR_NOT_COMPLETE (-56)
+
+/** The runtime was stopped. Since 1.0. */
+#define BLIP_ERROR_STOPPED (-57)
+
+/** The peer broke the BLIP protocol; the connection ends. Since 1.0. */
+#define BLIP_ERROR_PROTOCOL (-100)
+
+/** The peer broke the WebSocket protocol; the connection ends. Since 1.0. */
+#define BLIP_ERROR_WEBSOCKET (-101)
+
+/** Client and server agreed on no subprotocol. Since 1.0. */
+#define BLIP_ERROR_SUBPROTOCOL (-102)
+
+/** The peer closed the connection; the connection's error has the code. Since 1.0. */
+#define BLIP_ERROR_PEER_CLOSED (-103)
+
+/** The properties of the received message are malformed. Since 1.0. */
+#define BLIP_ERROR_PROPERTIES (-104)
+
+/**
+ * The body of a received message cannot be decompressed, or the source of one to be sent failed.
+ * Since 1.0.
+ */
+#define BLIP_ERROR_BODY (-105)
+
+/** The network failed in a way that has no status of its own. Since 1.0. */
 #define BLIP_ERROR_NETWORK (-200)
-#define BLIP_ERROR_RESOLVE (-201)         /* host name lookup failed */
+
+/** The host name cannot be looked up. Since 1.0. */
+#define BLIP_ERROR_RESOLVE (-201)
+
+/** The connection was refused: nothing listens there. Since 1.0. */
 #define BLIP_ERROR_REFUSED (-202)
+
+/** The host or network cannot be reached, or the address is none of this machine's. Since 1.0. */
 #define BLIP_ERROR_UNREACHABLE (-203)
-#define BLIP_ERROR_CONNECTION_LOST (-204) /* reset, or ended without a close */
+
+/** The connection was reset, or ended without a WebSocket close. Since 1.0. */
+#define BLIP_ERROR_CONNECTION_LOST (-204)
+
+/** The address or port is in use. Since 1.0. */
 #define BLIP_ERROR_ADDRESS_IN_USE (-205)
+
+/** The operating system did not permit it. Since 1.0. */
 #define BLIP_ERROR_PERMISSION (-206)
-#define BLIP_ERROR_PEER_SILENT (-207)     /* no byte in spite of pings */
-#define BLIP_ERROR_FILE (-208)            /* a file could not be read */
-/* TLS -300.. */
+
+/** Nothing was received in spite of pings. Since 1.0. */
+#define BLIP_ERROR_PEER_SILENT (-207)
+
+/**
+ * A file is not a regular one, the range lies outside of it, or its descriptor is not good. Since
+ * 1.0.
+ */
+#define BLIP_ERROR_FILE (-208)
+
+/** TLS failed. Since 1.0. */
 #define BLIP_ERROR_TLS (-300)
-#define BLIP_ERROR_CERTIFICATE (-301)     /* the peer's certificate is not trusted or is for another name */
-#define BLIP_ERROR_TLS_SETUP (-302)       /* a certificate, key or CA file of ours cannot be used */
-/* HTTP, authentication -400.. */
-#define BLIP_ERROR_HTTP (-400)            /* malformed or unexpected HTTP */
-#define BLIP_ERROR_HTTP_STATUS (-401)     /* the server answered the upgrade with another status; the error's code has it */
-/* limits -500.. */
-#define BLIP_ERROR_LIMIT (-500)           /* a size limit was exceeded */
-#define BLIP_ERROR_RESOURCES (-501)       /* descriptors, threads or memory ran out */
-/* internal -900.. */
+
+/** The peer's certificate is not trusted, or is for another name. Since 1.0. */
+#define BLIP_ERROR_CERTIFICATE (-301)
+
+/** A certificate, key or CA file of this side cannot be used; the log says why. Since 1.0. */
+#define BLIP_ERROR_TLS_SETUP (-302)
+
+/** The peer sent malformed or unexpected HTTP, or a request that was refused. Since 1.0. */
+#define BLIP_ERROR_HTTP (-400)
+
+/**
+ * The server answered the upgrade with another HTTP status, which is the error's code. Since 1.0.
+ */
+#define BLIP_ERROR_HTTP_STATUS (-401)
+
+/** A size limit was exceeded. Since 1.0. */
+#define BLIP_ERROR_LIMIT (-500)
+
+/** Descriptors, threads, handles or memory ran out. Since 1.0. */
+#define BLIP_ERROR_RESOURCES (-501)
+
+/** An error of the library itself; please report it. Since 1.0. */
 #define BLIP_ERROR_INTERNAL (-900)
 
-/* ---- library ---- */
-uint32_t blip_version_number(void);
-const char *blip_version_string(void);
-const char *blip_status_name(blip_status status);      /* "BLIP_ERROR_TIMEOUT"; "BLIP_ERROR_UNKNOWN" for others */
-const char *blip_status_message(blip_status status);
-blip_slice blip_text(const char *text);                /* NUL-terminated -> slice; NULL -> empty */
+/** @} */
 
-/* ---- errors: domain, code, text; borrowed from what failed ---- */
-blip_status blip_error_status(blip_error *error);      /* the status that fits */
-blip_status blip_error_domain(blip_error *error, blip_slice *domain); /* "BLIP", "WebSocket", "HTTP", "POSIX", "TLS", "DNS", or the peer's */
+/**
+ * @defgroup blip_errors Errors
+ *
+ * A blip_error belongs to the connection, listener or error response that it was got from, and
+ * lives as long. To keep it longer, retain it.
+ *
+ * @{
+ */
+
+/**
+ * Gives the status that fits the error.
+ *
+ * @param error The error.
+ * @return The status; BLIP_OK for the error of an error response, which is no failure of this side;
+ *     BLIP_ERROR_HANDLE or BLIP_ERROR_FORKED if the handle is not good.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_error_status(blip_error *error);
+
+/**
+ * Tells whose code the error's code is.
+ *
+ * "BLIP" (of a protocol error, the code of the WebSocket close), "WebSocket" (the peer's close
+ * code), "HTTP" (HTTP status), "POSIX" (errno), "TLS" (OpenSSL's), "DNS" (getaddrinfo's). Of an
+ * error response: what the peer says; "BLIP" if it says nothing.
+ *
+ * @param error The error.
+ * @param domain Receives the domain.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: domain is NULL.
+ *
+ * Ownership: domain: it lies in the error: valid while the error lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_error_domain(blip_error *error, blip_slice *domain);
+
+/**
+ * Gives the error's number in its domain.
+ *
+ * 0 where there is none. Of an error response without a readable code, or with 0: 599.
+ *
+ * @param error The error.
+ * @param code Receives the code.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: code is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_error_code(blip_error *error, int64_t *code);
+
+/**
+ * Gives the error's text: what happened, to what, and what to do.
+ *
+ * In English; of an error response the peer's own text, which is its body. If the response is
+ * streamed, the text is complete only as far as the body was in memory when the error was first
+ * asked for: read the body instead.
+ *
+ * @param error The error.
+ * @param message Receives the text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: message is NULL.
+ *
+ * Ownership: message: it lies in the error: valid while the error lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_error_message(blip_error *error, blip_slice *message);
+
+/**
+ * Takes one more reference.
+ *
+ * @param error The error.
+ * @return error, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_error_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_error *blip_error_retain(blip_error *error);
+
+/**
+ * Gives a reference back.
+ *
+ * @param error The error.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 void blip_error_release(blip_error *error);
 
-/* ---- runtime ---- */
+/** @} */
+
+/**
+ * @defgroup blip_runtimes Runtimes
+ *
+ * A runtime has loops; each loop carries any number of connections. By default each loop has a
+ * thread of the library's ("blip-0" and so on, with all signals blocked). A runtime without threads
+ * has one loop that the program runs inside its own: poll blip_runtime_fd, then
+ * blip_runtime_run_once. Waiting functions then run the loop themselves, on the thread that waits;
+ * only one thread at a time may drive it. Most programs need none of this: NULL in place of a
+ * runtime is the shared one.
+ *
+ * @{
+ */
+
+/**
+ * Makes options of a runtime, all at their defaults.
+ *
+ * @return The options; NULL if memory or handles ran out.
+ *
+ * Ownership: the options are the caller's: blip_runtime_options_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_runtime_options *blip_runtime_options_new(void);
+
+/**
+ * Gives the options back.
+ *
+ * @param options The options.
+ *
+ * Ownership: ends the caller's reference; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 void blip_runtime_options_release(blip_runtime_options *options);
-blip_status blip_runtime_options_set_threads(blip_runtime_options *options, uint32_t threads); /* 0: the program calls run_once; default 1; at most 256 */
-blip_status blip_runtime_options_set_queue(blip_runtime_options *options, blip_queue *queue);  /* default queue of its connections and listeners */
 
+/**
+ * Sets the number of loop threads.
+ *
+ * Default 1. With 0 the program runs the loop. More than one spread connections; a single
+ * connection never uses more than one.
+ *
+ * @param options The options.
+ * @param threads 0 to 256.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: more than 256.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_options_set_threads(blip_runtime_options *options, uint32_t threads);
+
+/**
+ * Sets the queue of connections and listeners that have none of their own.
+ *
+ * @param options The options.
+ * @param queue The queue; NULL: none (the default), callbacks run on loop threads.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: the options, and all that is made with them, keep the queue alive.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_options_set_queue(blip_runtime_options *options, blip_queue *queue);
+
+/**
+ * Makes a runtime and starts its threads.
+ *
+ * @param options Options, copied; NULL: the defaults.
+ * @param runtime Receives the runtime.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: runtime is NULL;
+ *     BLIP_ERROR_RESOURCES: no thread or descriptor could be made.
+ *
+ * Ownership: the runtime is the caller's: blip_runtime_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_runtime_new(blip_runtime_options *options, blip_runtime **runtime);
-blip_runtime *blip_runtime_default(void);                          /* shared, one thread; borrowed */
+
+/**
+ * Gives the shared runtime, with one thread, which is made on first use.
+ *
+ * It is used wherever NULL is given for a runtime. After blip_runtime_stop of it, or in a child of
+ * fork, the next use makes a new one.
+ *
+ * @return The runtime; NULL if none can be made.
+ *
+ * Ownership: borrowed: it is not to be released.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_runtime *blip_runtime_default(void);
+
+/**
+ * Takes one more reference.
+ *
+ * @param runtime The runtime.
+ * @return runtime, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_runtime_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_runtime *blip_runtime_retain(blip_runtime *runtime);
-void blip_runtime_release(blip_runtime *runtime);                  /* last reference and no object left: threads end */
+
+/**
+ * Gives a reference back; the last one lets the threads end once no connection or listener is left.
+ *
+ * Never waits: blip_runtime_stop does.
+ *
+ * @param runtime The runtime.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_runtime_release(blip_runtime *runtime);
+
+/**
+ * Gives the number of loop threads.
+ *
+ * @param runtime The runtime.
+ * @param count Receives the number; 0 if the program runs the loop.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_runtime_thread_count(blip_runtime *runtime, uint32_t *count);
-blip_status blip_runtime_fd(blip_runtime *runtime, int *fd);       /* threads == 0 only */
+
+/**
+ * Gives the descriptor to poll of a runtime without threads.
+ *
+ * Readable while blip_runtime_run_once has something to do, due timers included. It is only to be
+ * polled: never read, written or closed. It can be put into another epoll set.
+ *
+ * @param runtime The runtime.
+ * @param fd Receives the descriptor.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fd is NULL;
+ *     BLIP_ERROR_STATE: the runtime has threads.
+ *
+ * Ownership: the descriptor is the runtime's and ends with it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_fd(blip_runtime *runtime, int *fd);
+
+/**
+ * Runs one turn of the loop of a runtime without threads; callbacks run inside.
+ *
+ * Does what is due: input, output, timers, callbacks. Returns at once, with 0, if another thread is
+ * in the loop.
+ *
+ * @param runtime The runtime.
+ * @param timeout How long to wait for something to do, in milliseconds; -1: for ever; 0: not at
+ *     all.
+ * @param events Receives how many things were done; may be NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_STATE: the runtime has threads; BLIP_ERROR_WOULD_DEADLOCK: called inside a loop.
+ *
+ * Threads: [any], one thread at a time. Since 1.0.
+ */
 blip_status blip_runtime_run_once(blip_runtime *runtime, int64_t timeout, uint32_t *events);
-blip_status blip_runtime_stop(blip_runtime *runtime, int64_t timeout); /* closes all, completes all, joins threads */
 
+/**
+ * Closes all connections and listeners of the runtime, completes everything, and ends its threads.
+ *
+ * Connections close with 1001; what is pending completes with BLIP_ERROR_STOPPED. Who has not ended
+ * in time is dropped. Then the threads are joined: a callback that does not return holds this up.
+ * Events that wait in a queue stay there for the program. Afterwards nothing can be made with the
+ * runtime (BLIP_ERROR_STOPPED). A second call returns BLIP_OK at once, even while the first one
+ * waits.
+ *
+ * @param runtime The runtime.
+ * @param timeout How long connections may take to close, in milliseconds; -1: as long as they need.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_TIMEOUT: connections had to be dropped, everything is stopped nevertheless;
+ *     BLIP_ERROR_WOULD_DEADLOCK: called on a loop thread.
+ *
+ * Ownership: the handle stays the caller's to release.
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_runtime_stop(blip_runtime *runtime, int64_t timeout);
+
+/** Level of the log: an object could not be made. Since 1.0. */
 #define BLIP_LOG_ERROR 1
-#define BLIP_LOG_WARNING 2
-#define BLIP_LOG_INFO 3
-#define BLIP_LOG_DEBUG 4
-typedef void (*blip_log_fn)(int32_t level, blip_slice domain, blip_slice text, void *context); /* domain: "connection", "listener", "tls", ... ; called on any thread */
-blip_status blip_runtime_set_log(blip_runtime *runtime, int32_t level, blip_log_fn fn, void *context, void (*release_context)(void *));
 
-/* ---- queue ---- */
-blip_status blip_queue_new(uint32_t capacity, blip_queue **queue); /* capacity 0: 4096 */
+/** Level of the log: a peer broke a protocol, or accepting failed. Since 1.0. */
+#define BLIP_LOG_WARNING 2
+
+/** Level of the log: connections and listeners begin and end. Since 1.0. */
+#define BLIP_LOG_INFO 3
+
+/** Level of the log: details; none are written at present. Since 1.0. */
+#define BLIP_LOG_DEBUG 4
+
+/**
+ * Takes one line of the log.
+ *
+ * Called on whatever thread has something to say, a loop's or one that calls the library; it must
+ * be ready to run on several at once. Never sent through a queue.
+ *
+ * @param level BLIP_LOG_ERROR and so on.
+ * @param domain Which part speaks: "connection", "listener"; more may come.
+ * @param text The line, without its end.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [any]. Since 1.0.
+ */
+typedef void (*blip_log_fn)(int32_t level, blip_slice domain, blip_slice text, void *context);
+
+/**
+ * Sets who takes the log of a runtime.
+ *
+ * There is no log by default. Text is made only for levels that are wanted.
+ *
+ * @param runtime The runtime.
+ * @param level The highest level wanted, from BLIP_LOG_ERROR to BLIP_LOG_DEBUG; 0: none.
+ * @param fn The function; NULL: no log.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: level below 0.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_set_log(
+    blip_runtime *runtime, int32_t level, blip_log_fn fn, void *context,
+    void (*release_context)(void *));
+
+/** @} */
+
+/**
+ * @defgroup blip_queues Queues and events
+ *
+ * A queue takes events from loop threads to threads of the program. It is given to options of a
+ * runtime, connection or listener, and carries everything that would be a callback then, except
+ * blip_body_fn and blip_log_fn. Take from it with blip_queue_dispatch or with blip_queue_next, not
+ * both. Several threads may take; what they take is in order, what they make of it runs side by
+ * side. The capacity is no wall: at that many events the connections that bring more stop reading
+ * from their peers, until half of them are taken; completions of what the program sent still go in.
+ * A queue must be emptied until the close and stopped events have come: events that wait keep their
+ * connections alive.
+ *
+ * @{
+ */
+
+/**
+ * Makes a queue.
+ *
+ * @param capacity How many events may wait before connections stop reading; 0: 4096.
+ * @param queue Receives the queue.
+ * @return BLIP_OK; BLIP_ERROR_ARGUMENT: queue is NULL; BLIP_ERROR_RESOURCES: memory or handles ran
+ *     out.
+ *
+ * Ownership: the queue is the caller's: blip_queue_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_queue_new(uint32_t capacity, blip_queue **queue);
+
+/**
+ * Takes one more reference.
+ *
+ * @param queue The queue.
+ * @return queue, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_queue_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_queue *blip_queue_retain(blip_queue *queue);
+
+/**
+ * Gives a reference back; the queue itself lives on while connections or listeners use it.
+ *
+ * @param queue The queue.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 void blip_queue_release(blip_queue *queue);
-blip_status blip_queue_fd(blip_queue *queue, int *fd);             /* level-triggered readable while events wait */
+
+/**
+ * Gives a descriptor that is readable while events wait.
+ *
+ * Level-triggered, and readable after blip_queue_wake too. It is made on first request and only to
+ * be polled: never read, written or closed.
+ *
+ * @param queue The queue.
+ * @param fd Receives the descriptor.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fd is NULL;
+ *     BLIP_ERROR_RESOURCES: no descriptor could be made.
+ *
+ * Ownership: the descriptor is the queue's and ends with it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_queue_fd(blip_queue *queue, int *fd);
+
+/**
+ * Runs the callbacks of events that wait, on the calling thread.
+ *
+ * Waits for the first event only; then takes what is there, up to max. Waiting functions may be
+ * called in these callbacks.
+ *
+ * @param queue The queue.
+ * @param max The most events to run.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @param count Receives how many were run; may be NULL.
+ * @return BLIP_OK, also if there was none; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_ARGUMENT: timeout below -1; BLIP_ERROR_WOULD_DEADLOCK: timeout is not 0 on a loop
+ *     thread.
+ *
+ * Threads: [any], waits unless timeout is 0. Since 1.0.
+ */
 blip_status blip_queue_dispatch(blip_queue *queue, size_t max, int64_t timeout, size_t *count);
-blip_status blip_queue_next(blip_queue *queue, blip_event **events, size_t max, int64_t timeout, size_t *count); /* events are the caller's to release */
-blip_status blip_queue_wake(blip_queue *queue);                    /* makes one waiting dispatch/next return now */
+
+/**
+ * Hands out events that wait, as objects.
+ *
+ * Waits for the first event only. A request that is handed out so counts as deferred
+ * (blip_message_defer): respond whenever; if its last handle, the event's included, is released
+ * without, BLIP/501 is answered. A client that waits to be accepted (BLIP_EVENT_ACCEPT) goes on
+ * when the event is released.
+ *
+ * @param queue The queue.
+ * @param events Receives up to max handles; room for as many.
+ * @param max The most events to take; at most 65,536 are taken at a time.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @param count Receives how many were taken.
+ * @return BLIP_OK, also if there was none; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_ARGUMENT: timeout below -1; or events or count is NULL; BLIP_ERROR_WOULD_DEADLOCK:
+ *     timeout is not 0 on a loop thread.
+ *
+ * Ownership: each event is the caller's: blip_event_release.
+ * Threads: [any], waits unless timeout is 0. Since 1.0.
+ */
+blip_status blip_queue_next(
+    blip_queue *queue, blip_event **events, size_t max, int64_t timeout, size_t *count);
+
+/**
+ * Makes one waiting blip_queue_dispatch or blip_queue_next return now.
+ *
+ * If none waits, the next one does not wait. Calls before that count once.
+ *
+ * @param queue The queue.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_queue_wake(blip_queue *queue);
+
+/**
+ * Gives the number of events that wait.
+ *
+ * @param queue The queue.
+ * @param count Receives the number.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_queue_count(blip_queue *queue, size_t *count);
 
-#define BLIP_EVENT_REQUEST 1            /* connection, message */
-#define BLIP_EVENT_RESPONSE 2           /* connection, request, message (or none), status */
-#define BLIP_EVENT_DATA 3               /* message: more of a streamed body can be read; status: see blip_data_fn */
-#define BLIP_EVENT_SENT 4               /* message, status */
-#define BLIP_EVENT_SEND_PROGRESS 5      /* message, value: bytes of the body handed to the network */
-#define BLIP_EVENT_STATE 6              /* connection, value: state */
-#define BLIP_EVENT_OPEN 7               /* connection */
-#define BLIP_EVENT_CLOSE 8              /* connection, status */
-#define BLIP_EVENT_PONG 9               /* connection, status, value: microseconds */
-#define BLIP_EVENT_ACCEPT 10            /* listener, connection */
-#define BLIP_EVENT_LISTENER_STOPPED 11  /* listener, status */
+/** Kind of event. A request of the peer: connection, message. Since 1.0. */
+#define BLIP_EVENT_REQUEST 1
+
+/**
+ * Kind of event. A request of ours has ended: connection, request, message (NULL without response),
+ * status. Made if the function or the context of the sending call is not NULL. Since 1.0.
+ */
+#define BLIP_EVENT_RESPONSE 2
+
+/**
+ * Kind of event. More of a streamed body can be read: connection, message; status as for
+ * blip_data_fn. Read until BLIP_AGAIN or the end: what is left is not told of again before more
+ * comes. Since 1.0.
+ */
+#define BLIP_EVENT_DATA 3
+
+/**
+ * Kind of event. A message is on its way, or will never be: connection, message, status; see
+ * blip_sent_fn. Since 1.0.
+ */
+#define BLIP_EVENT_SENT 4
+
+/**
+ * Kind of event. More of a message's body was cut into frames: connection, message, value: bytes so
+ * far. Since 1.0.
+ */
+#define BLIP_EVENT_SEND_PROGRESS 5
+
+/**
+ * Kind of event. The connection's state has changed: connection, value: BLIP_STATE_NEW and so on.
+ * Since 1.0.
+ */
+#define BLIP_EVENT_STATE 6
+
+/** Kind of event. The connection is open: connection. Since 1.0. */
+#define BLIP_EVENT_OPEN 7
+
+/** Kind of event. The connection has ended: connection, status; its last event. Since 1.0. */
+#define BLIP_EVENT_CLOSE 8
+
+/**
+ * Kind of event. A ping has ended: connection, status, value: the round trip in microseconds. Since
+ * 1.0.
+ */
+#define BLIP_EVENT_PONG 9
+
+/**
+ * Kind of event. A client asks to connect: listener, connection; it goes on when the event is
+ * released. Since 1.0.
+ */
+#define BLIP_EVENT_ACCEPT 10
+
+/** Kind of event. The listener has stopped: listener, status. Since 1.0. */
+#define BLIP_EVENT_LISTENER_STOPPED 11
+
+/**
+ * Tells what has happened.
+ *
+ * A kind that the program does not know is to be released unread.
+ *
+ * @param event The event.
+ * @param kind Receives BLIP_EVENT_REQUEST and so on.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: kind is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_event_kind(blip_event *event, int32_t *kind);
-blip_status blip_event_status(blip_event *event);                  /* the event's own status; BLIP_ERROR_HANDLE for a bad handle */
+
+/**
+ * Gives the status that the event tells of.
+ *
+ * @param event The event.
+ * @return The event's own status, BLIP_OK for kinds without; BLIP_ERROR_HANDLE or BLIP_ERROR_FORKED
+ *     if the handle is not good.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_event_status(blip_event *event);
+
+/**
+ * Gives the number that the event tells of.
+ *
+ * @param event The event.
+ * @param value Receives the number; 0 for kinds without.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: value is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_event_value(blip_event *event, int64_t *value);
-blip_status blip_event_context(blip_event *event, void **context); /* the context given with the (possibly NULL) callback */
-blip_connection *blip_event_connection(blip_event *event);         /* borrowed from the event, or NULL; likewise below */
+
+/**
+ * Gives the context that was set with the callback.
+ *
+ * @param event The event.
+ * @param context Receives the context.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: context is NULL.
+ *
+ * Ownership: the context stays whose it was; it is valid until blip_event_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_event_context(blip_event *event, void **context);
+
+/**
+ * Gives the event's connection.
+ *
+ * @param event The event.
+ * @return The connection; NULL if the event has none or is not good.
+ *
+ * Ownership: lent by the event; retain it to keep it. Once the last event of the connection was
+ * released, it is good only while the program has a reference.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_connection *blip_event_connection(blip_event *event);
+
+/**
+ * Gives the event's listener.
+ *
+ * @param event The event.
+ * @return The listener; NULL if the event has none or is not good.
+ *
+ * Ownership: lent by the event; retain it to keep it. Once the last event of the listener was
+ * released, it is good only while the program has a reference.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_listener *blip_event_listener(blip_event *event);
+
+/**
+ * Gives the event's message; of BLIP_EVENT_RESPONSE the response.
+ *
+ * @param event The event.
+ * @return The message; NULL if the event has none or is not good.
+ *
+ * Ownership: lent by the event: valid until blip_event_release; retain it to keep it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_message *blip_event_message(blip_event *event);
+
+/**
+ * Gives the event's request of ours, of BLIP_EVENT_RESPONSE.
+ *
+ * @param event The event.
+ * @return The request; NULL if the event has none or is not good.
+ *
+ * Ownership: lent by the event: valid until blip_event_release; retain it to keep it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_message *blip_event_request(blip_event *event);
+
+/**
+ * Gives an event back, and with it the handles that it lends.
+ *
+ * @param event The event.
+ *
+ * Ownership: ends the caller's reference; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 void blip_event_release(blip_event *event);
 
-/* ---- callbacks ---- */
-/* A request has arrived (whole; or, for a streaming handler, its properties). A negative return answers ERR BLIP/501. */
-typedef blip_status (*blip_request_fn)(blip_connection *connection, blip_message *request, void *context);
-/* Exactly once. response is NULL unless status is BLIP_OK; it may be an error response. */
-typedef void (*blip_response_fn)(blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context);
-/* Streamed body bytes that have arrived and were not consumed; returns how many it consumes. status: BLIP_OK more follows; BLIP_DATA_END last; negative: lost, no more comes. */
+/** @} */
+
+/**
+ * @defgroup blip_callbacks Callbacks
+ *
+ * The functions that a program writes. Handles and slices that they are given are borrowed until
+ * they return.
+ *
+ * @{
+ */
+
+/**
+ * Handles a request of the peer.
+ *
+ * Called when the request has arrived whole; with BLIP_HANDLER_STREAM when its properties have.
+ * Answer with a respond function, or defer (blip_message_defer) to answer later. If it does
+ * neither, an empty response is sent: when it returns, or for a streamed body when the whole body
+ * has arrived. With a queue a streaming handler must respond or defer.
+ *
+ * @param connection The connection.
+ * @param request The request; retain it to keep it.
+ * @param context What was given with the function.
+ * @return BLIP_OK; something negative: if the request was neither answered nor deferred, the error
+ *     BLIP/501 is answered.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef blip_status (*blip_request_fn)(
+    blip_connection *connection, blip_message *request, void *context);
+
+/**
+ * Tells how a request of ours has ended, exactly once.
+ *
+ * response is NULL unless status is BLIP_OK. It may be an error response: look at
+ * blip_message_type. A request with BLIP_FLAG_NO_REPLY ends with BLIP_OK and NULL once it was
+ * handed to the operating system. Of a streamed request (blip_message_set_streamed) this is called
+ * when the properties of the response are there; the body follows. Negative statuses:
+ * BLIP_ERROR_CLOSED, BLIP_ERROR_CANCELLED, BLIP_ERROR_TIMEOUT, BLIP_ERROR_STOPPED,
+ * BLIP_ERROR_PEER_CLOSED, BLIP_ERROR_PROTOCOL, BLIP_ERROR_WEBSOCKET, BLIP_ERROR_PROPERTIES,
+ * BLIP_ERROR_BODY, BLIP_ERROR_LIMIT, and what can keep a connection from opening.
+ *
+ * @param connection The connection.
+ * @param request The request that was sent.
+ * @param response The response, or NULL; retain it to keep it.
+ * @param status BLIP_OK, or why there is no response.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_response_fn)(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status,
+    void *context);
+
+/** Not an error: these are the last bytes, or there are no more. Since 1.0. */
 #define BLIP_DATA_END 1
-typedef size_t (*blip_data_fn)(blip_message *message, blip_slice data, blip_status status, void *context);
-typedef void (*blip_sent_fn)(blip_message *message, blip_status status, void *context);  /* exactly once: last byte handed to the operating system, or never will be */
+
+/**
+ * Takes bytes of a streamed body, and says how many it has consumed.
+ *
+ * What it does not consume comes again, in front of what arrives next; only what was consumed is
+ * acknowledged to the peer, which stops at about 128,000 unacknowledged bytes. So never wait for
+ * more than some 50,000 bytes before consuming. With BLIP_DATA_END or a negative status the
+ * callback is not called again; what it leaves then can still be read with blip_message_read.
+ *
+ * @param message The message.
+ * @param data The bytes; may be empty at the end.
+ * @param status BLIP_OK: more follows; BLIP_DATA_END: this is the end; negative: the rest is lost,
+ *     with the status of what happened.
+ * @param context What was given with the function.
+ * @return How many bytes from the front of data are consumed; more than there are counts as all.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef size_t (*blip_data_fn)(
+    blip_message *message, blip_slice data, blip_status status, void *context);
+
+/**
+ * Tells once that a message was handed to the operating system, or never will be.
+ *
+ * Of a message that is never sent at all it is not called.
+ *
+ * @param message The message.
+ * @param status BLIP_OK: its last byte was handed over; negative: why it was not.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_sent_fn)(blip_message *message, blip_status status, void *context);
+
+/**
+ * Tells how much of a message's body was cut into frames.
+ *
+ * Called after each frame with body bytes in it.
+ *
+ * @param message The message.
+ * @param sent Body bytes so far, before compression.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
 typedef void (*blip_progress_fn)(blip_message *message, uint64_t sent, void *context);
-/* Fills buffer for a body that is pulled; returns BLIP_OK with *written > 0, BLIP_DATA_END with the last bytes, BLIP_AGAIN for "call blip_message_resume_body later", negative: failed. Loop thread always. */
+
+/** Not an error: nothing now, try again later. Since 1.0. */
 #define BLIP_AGAIN 2
+
+/**
+ * Fills a buffer with the next bytes of a body that is pulled.
+ *
+ * Always called on the loop thread of the connection, from inside its output, also with a queue: it
+ * must not wait, and should call nothing of the library but blip_message_resume_body. After a
+ * failure before the first frame the message alone fails with BLIP_ERROR_BODY; later the connection
+ * is closed with 1011, because BLIP cannot take a message back.
+ *
+ * @param buffer Where the bytes go.
+ * @param capacity Room in buffer, in bytes, at least 1.
+ * @param written Receives the number of bytes; 0 when called.
+ * @param context What was given with the function.
+ * @return BLIP_OK with at least one byte; BLIP_DATA_END with the last bytes, or none; BLIP_AGAIN:
+ *     nothing now, blip_message_resume_body will be called; negative: the body failed.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
 typedef blip_status (*blip_body_fn)(void *buffer, size_t capacity, size_t *written, void *context);
+
+/**
+ * Tells that a connection is open: messages can come and go.
+ *
+ * Not called for a connection that ends before.
+ *
+ * @param connection The connection.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
 typedef void (*blip_open_fn)(blip_connection *connection, void *context);
+
+/**
+ * Tells that the state of a connection has changed.
+ *
+ * BLIP_STATE_NEW is never told. States may be left out, none comes after BLIP_STATE_CLOSED.
+ *
+ * @param connection The connection.
+ * @param state BLIP_STATE_CONNECTING and so on.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
 typedef void (*blip_state_fn)(blip_connection *connection, int32_t state, void *context);
-typedef void (*blip_close_fn)(blip_connection *connection, blip_status status, void *context); /* exactly once, last; BLIP_OK: closed as asked by either side with 1000/1001 */
-typedef void (*blip_pong_fn)(blip_connection *connection, blip_status status, int64_t microseconds, void *context);
-typedef void (*blip_accept_fn)(blip_listener *listener, blip_connection *connection, void *context); /* before any message: set handlers, user data; blip_connection_close refuses */
+
+/**
+ * Tells that a connection has ended, exactly once, as its last callback.
+ *
+ * It comes for connections that never opened too, and, if set on a listener, for clients that were
+ * refused. The connection's error, if there is one, says more.
+ *
+ * @param connection The connection.
+ * @param status BLIP_OK: closed by this side, or by the peer with 1000, 1001 or no code;
+ *     BLIP_ERROR_PEER_CLOSED: by the peer with another code; else why it could not open or was
+ *     lost.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_close_fn)(blip_connection *connection, blip_status status, void *context);
+
+/**
+ * Tells how a ping has ended, once.
+ *
+ * @param connection The connection.
+ * @param status BLIP_OK; BLIP_ERROR_TIMEOUT; or why the connection has ended.
+ * @param microseconds The round trip; 0 without one.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_pong_fn)(
+    blip_connection *connection, blip_status status, int64_t microseconds, void *context);
+
+/**
+ * Looks at a client that asks to connect, before it is answered and before any message.
+ *
+ * Path, headers, addresses, TLS and certificate can be read. Set handlers, callbacks and user data
+ * here; blip_connection_close refuses the client with HTTP 403. With a queue the client waits until
+ * the callback was run or the event released; the handshake timeout goes on.
+ *
+ * @param listener The listener.
+ * @param connection The connection, in state BLIP_STATE_CONNECTING.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_accept_fn)(blip_listener *listener, blip_connection *connection, void *context);
+
+/**
+ * Tells that a listener has stopped and all of its connections have ended, once.
+ *
+ * The close callback of its last connection may come after it.
+ *
+ * @param listener The listener.
+ * @param status BLIP_OK.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
 typedef void (*blip_stopped_fn)(blip_listener *listener, blip_status status, void *context);
 
-/* ---- connection options ---- */
+/** @} */
+
+/**
+ * @defgroup blip_connection_options Options of connections
+ *
+ * Made, filled in, given to blip_connection_new, and released. They can be used for any number of
+ * connections, and changed between.
+ *
+ * @{
+ */
+
+/** A version of TLS: 1.2 (RFC 5246). Since 1.0. */
 #define BLIP_TLS_1_2 0x0303
+
+/** A version of TLS: 1.3 (RFC 8446). Since 1.0. */
 #define BLIP_TLS_1_3 0x0304
+
+/**
+ * Makes options of a connection, all at their defaults.
+ *
+ * @return The options; NULL if memory or handles ran out.
+ *
+ * Ownership: the options are the caller's: blip_connection_options_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_connection_options *blip_connection_options_new(void);
+
+/**
+ * Gives the options back.
+ *
+ * What was made with them goes on: it has its own copy.
+ *
+ * @param options The options.
+ *
+ * Ownership: ends the caller's reference; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 void blip_connection_options_release(blip_connection_options *options);
-blip_status blip_connection_options_add_protocol(blip_connection_options *options, blip_slice protocol);  /* "BLIP_3+CBMobile_3", "BLIP_3", "BLIP"; first preferred; none: BLIP_3 then BLIP */
+
+/**
+ * Adds a subprotocol that is offered, the first one preferred.
+ *
+ * "BLIP_3" is version 3, "BLIP" version 2; an application's own name follows a plus sign, as in
+ * "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: BLIP_3, then BLIP. A name that
+ * is there already changes nothing.
+ *
+ * Source: RFC 6455 §1.9, §4.1.
+ *
+ * @param options The options.
+ * @param protocol The name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not BLIP or BLIP_3
+ *     with an application's name, or not a token; BLIP_ERROR_TEXT.
+ *
+ * Ownership: protocol is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_add_protocol(
+    blip_connection_options *options, blip_slice protocol);
+
+/**
+ * Sets the queue that takes the place of callbacks.
+ *
+ * @param options The options.
+ * @param queue The queue; NULL: the runtime's (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: the options, and the connection made with them, keep the queue alive.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_connection_options_set_queue(blip_connection_options *options, blip_queue *queue);
-blip_status blip_connection_options_add_header(blip_connection_options *options, blip_slice name, blip_slice value);
-blip_status blip_connection_options_set_user_agent(blip_connection_options *options, blip_slice text);
-blip_status blip_connection_options_set_connect_timeout(blip_connection_options *options, int64_t milliseconds);  /* lookup + connect + TLS + upgrade; 15 s */
-blip_status blip_connection_options_set_close_timeout(blip_connection_options *options, int64_t milliseconds);    /* 5 s */
-blip_status blip_connection_options_set_ping(blip_connection_options *options, int64_t interval, uint32_t missed);/* 300000, 2; 0 off */
-blip_status blip_connection_options_set_frame_size(blip_connection_options *options, uint32_t bytes);             /* outgoing, 16384 */
-blip_status blip_connection_options_set_compression_level(blip_connection_options *options, int32_t level);       /* 0..9, 6; 0: never compress */
+
+/**
+ * Adds a header to the HTTP request that opens the connection.
+ *
+ * Host takes the place of the one made of the URL. Not allowed are Sec-WebSocket-*, Connection,
+ * Upgrade, Content-Length, Transfer-Encoding, TE, Trailer, Expect and Keep-Alive. Several of one
+ * name are sent in order.
+ *
+ * Source: RFC 9110 §5.
+ *
+ * @param options The options.
+ * @param name The header's name.
+ * @param value The header's value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the name is not a
+ *     token or not allowed, or the value has control characters or spaces at its ends;
+ *     BLIP_ERROR_TEXT.
+ *
+ * Ownership: name and value are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_add_header(
+    blip_connection_options *options, blip_slice name, blip_slice value);
+
+/**
+ * Sets the header User-Agent.
+ *
+ * There is none by default.
+ *
+ * @param options The options.
+ * @param text The value; empty: no such header.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a valid header
+ *     value; BLIP_ERROR_TEXT.
+ *
+ * Ownership: text is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_user_agent(
+    blip_connection_options *options, blip_slice text);
+
+/**
+ * Sets how long the connection may take to open: lookup, connecting, TLS and HTTP together.
+ *
+ * Default 15,000. With 0 it fails at once.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_connect_timeout(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long closing waits for the peer's answer, and then for the end of the transport.
+ *
+ * Default 5,000.
+ *
+ * Source: RFC 6455 §7.1.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_close_timeout(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
+ * Sets how often the peer is pinged, and how many pings it may miss.
+ *
+ * Every interval a ping is sent. If nothing at all was received since missed pings, the connection
+ * ends with BLIP_ERROR_PEER_SILENT. What the library does not read because a queue is full does not
+ * count as received. Default 300,000 and 2.
+ *
+ * Source: RFC 6455 §5.5.2.
+ *
+ * @param options The options.
+ * @param interval Milliseconds between pings; 0: no pings.
+ * @param missed How many pings may go without a sign of life; at least 1.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: interval is negative,
+ *     or missed is 0 with an interval.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_ping(
+    blip_connection_options *options, int64_t interval, uint32_t missed);
+
+/**
+ * Sets the size of the largest BLIP frame to send, header and checksum included.
+ *
+ * Default 16,384. Deployed peers refuse more than 32,768.
+ *
+ * @param options The options.
+ * @param bytes 256 to 65,000.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below 256 or above
+ *     65,000.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_frame_size(
+    blip_connection_options *options, uint32_t bytes);
+
+/**
+ * Sets how hard messages are compressed that ask for it.
+ *
+ * Default 6. A message asks with BLIP_FLAG_COMPRESSED.
+ *
+ * @param options The options.
+ * @param level 1 (fast) to 9 (small); 0: nothing is ever compressed.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not 0 to 9.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_compression_level(
+    blip_connection_options *options, int32_t level);
+
+/**
+ * A limit: the largest BLIP frame that is accepted, in bytes; 64 to 2^30, default 1 MiB.
+ *
+ * A larger one ends the connection with 1009. Since 1.0.
+ */
 #define BLIP_LIMIT_INCOMING_FRAME 1
+
+/**
+ * A limit: the most encoded properties of a message, either way, in bytes; default 102,400.
+ *
+ * Sending more is BLIP_ERROR_LIMIT; a message received with more fails. Since 1.0.
+ */
 #define BLIP_LIMIT_PROPERTIES 2
+
+/**
+ * A limit: the most body of one message held in memory, in bytes; default 64 MiB.
+ *
+ * A larger message fails. A streamed one may be larger, but not what waits of it unread. Since 1.0.
+ */
 #define BLIP_LIMIT_MESSAGE 3
+
+/**
+ * A limit: how many incoming messages may be unfinished at a time; default 4096.
+ *
+ * One more ends the connection. Since 1.0.
+ */
 #define BLIP_LIMIT_UNFINISHED_MESSAGES 4
+
+/**
+ * A limit: the memory of all unfinished incoming messages, in bytes; default 256 MiB.
+ *
+ * The message that exceeds it fails. Since 1.0.
+ */
 #define BLIP_LIMIT_UNFINISHED_BYTES 5
+
+/**
+ * A limit: the largest HTTP head that is accepted, in bytes; 256 to 2^20, default 16 KiB. Since
+ * 1.0.
+ */
 #define BLIP_LIMIT_HTTP_HEAD 6
-blip_status blip_connection_options_set_limit(blip_connection_options *options, int32_t limit, uint64_t value);
-blip_status blip_connection_options_set_tls_ca_file(blip_connection_options *options, blip_slice path);  /* instead of the system's store */
-blip_status blip_connection_options_set_tls_verify(blip_connection_options *options, bool verify);       /* default true */
-blip_status blip_connection_options_set_tls_identity(blip_connection_options *options, blip_slice certificate_path, blip_slice key_path); /* PEM chain, PEM key */
-blip_status blip_connection_options_set_tls_server_name(blip_connection_options *options, blip_slice name);
-blip_status blip_connection_options_set_tls_versions(blip_connection_options *options, int32_t minimum, int32_t maximum); /* 0: library default */
 
-/* ---- connection ---- */
+/**
+ * Sets one of the limits of what a peer may make this side hold.
+ *
+ * What is one message's fault fails that message: a request of the peer is answered with an error
+ * (BLIP/413, BLIP/400 or BLIP/503), a request of ours ends with BLIP_ERROR_LIMIT. Other things end
+ * the connection.
+ *
+ * @param options The options.
+ * @param limit BLIP_LIMIT_INCOMING_FRAME and so on.
+ * @param value The limit's value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the limit is not
+ *     known, or the value is 0, above 2^40 or out of the limit's range.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_limit(
+    blip_connection_options *options, int32_t limit, uint64_t value);
+
+/**
+ * Trusts the authorities of a file instead of the system's.
+ *
+ * The file is read when the connection is made.
+ *
+ * @param options The options.
+ * @param path A PEM file; empty: the system's store (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_ca_file(
+    blip_connection_options *options, blip_slice path);
+
+/**
+ * Sets whether the server's certificate must be trusted and be for the host.
+ *
+ * Default true. Without, the connection is encrypted, to nobody knows whom: for tests only.
+ *
+ * @param options The options.
+ * @param verify Whether to verify.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_verify(blip_connection_options *options, bool verify);
+
+/**
+ * Sets this side's certificate and key.
+ *
+ * The files are read when the connection is made, for servers that ask for a certificate. The key
+ * must have no password.
+ *
+ * @param options The options.
+ * @param certificate_path A PEM file with the certificate and those that lead to its authority;
+ *     empty: none.
+ * @param key_path A PEM file with the key; empty: the same file.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: certificate_path and key_path are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_identity(
+    blip_connection_options *options, blip_slice certificate_path, blip_slice key_path);
+
+/**
+ * Sets whom the server's certificate must be for, and the name that is sent to it.
+ *
+ * By default the URL's host; "localhost" for a Unix socket.
+ *
+ * Source: RFC 6066 §3, RFC 6125.
+ *
+ * @param options The options.
+ * @param name A host name or IP address; empty: the default.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_server_name(
+    blip_connection_options *options, blip_slice name);
+
+/**
+ * Sets the lowest and highest version of TLS.
+ *
+ * @param options The options.
+ * @param minimum BLIP_TLS_1_2 or BLIP_TLS_1_3; 0: the default, 1.2.
+ * @param maximum The same; 0: the default, 1.3.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a version is not
+ *     known, or minimum is above maximum.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_versions(
+    blip_connection_options *options, int32_t minimum, int32_t maximum);
+
+/** @} */
+
+/**
+ * @defgroup blip_connections Connections
+ *
+ * A connection is made, given handlers and callbacks, and then connected; nothing can be missed so.
+ * It goes through its states once, in order, and is not used again. Texts that it gives stay as
+ * long as it lives, also after its end. Setters may be called at any time and take effect for what
+ * comes next; a listener's settings are the connection's until it has its own.
+ *
+ * @{
+ */
+
+/** State of a connection: not connected yet; requests may be sent already and wait. Since 1.0. */
 #define BLIP_STATE_NEW 0
+
+/**
+ * State of a connection: looking up, connecting, TLS or HTTP; of an accepted one, until it is
+ * answered. Since 1.0.
+ */
 #define BLIP_STATE_CONNECTING 1
+
+/** State of a connection: messages come and go. Since 1.0. */
 #define BLIP_STATE_OPEN 2
+
+/** State of a connection: nothing new may be sent; the end is near. Since 1.0. */
 #define BLIP_STATE_CLOSING 3
+
+/** State of a connection: ended. Since 1.0. */
 #define BLIP_STATE_CLOSED 4
-blip_status blip_connection_new(blip_runtime *runtime, blip_slice url, blip_connection_options *options, blip_connection **connection); /* ws, wss, ws+unix, wss+unix */
+
+/**
+ * Makes a connection to a URL; it does not connect yet.
+ *
+ * Schemes: ws, wss (http and https mean the same), and ws+unix, wss+unix with the socket's path
+ * percent-encoded as host: ws+unix://%2Frun%2Fblip.sock/path. User name and password in the URL are
+ * sent as Basic authentication. Files named by the options are read now; what is wrong goes to the
+ * runtime's log.
+ *
+ * Source: RFC 6455 §3; RFC 7617.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param url The URL, at most 8192 bytes.
+ * @param options Options, copied; NULL: the defaults.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_TLS_SETUP: a file cannot be used;
+ *     BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call. The connection is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_new(
+    blip_runtime *runtime, blip_slice url, blip_connection_options *options,
+    blip_connection **connection);
+
+/**
+ * Takes one more reference.
+ *
+ * @param connection The connection.
+ * @return connection, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_connection *blip_connection_retain(blip_connection *connection);
-void blip_connection_release(blip_connection *connection);  /* the last one closes with 1001 if it is open */
-#define BLIP_HANDLER_STREAM 1u  /* called when the properties are there; the body is streamed */
-blip_status blip_connection_set_handler(blip_connection *connection, blip_slice profile, uint32_t flags, blip_request_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Gives a reference back; the last one of an outgoing connection closes it with 1001.
+ *
+ * Callbacks and completions still come. Accepted connections live without references of the program
+ * until they end.
+ *
+ * @param connection The connection.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_connection_release(blip_connection *connection);
+
+/**
+ * Flag of a handler: it is called when the properties are there, and takes the body piece by piece.
+ * Since 1.0.
+ */
+#define BLIP_HANDLER_STREAM 1u
+
+/**
+ * Sets who handles the peer's requests of one profile.
+ *
+ * The request goes to the handler of its profile, else to the default one; without any, the error
+ * BLIP/404 is answered. A handler that was set before for the profile is replaced. What was set on
+ * the connection's listener is kept beside it.
+ *
+ * Source: BLIP, property Profile.
+ *
+ * @param connection The connection.
+ * @param profile The text of the property Profile that is to be handled.
+ * @param flags 0 or BLIP_HANDLER_STREAM.
+ * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
+ *     fn is NULL and the connection has no queue; BLIP_ERROR_TEXT.
+ *
+ * Ownership: profile is borrowed for the call. context is lent until release_context is called,
+ * which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_handler(
+    blip_connection *connection, blip_slice profile, uint32_t flags, blip_request_fn fn,
+    void *context, void (*release_context)(void *));
+
+/**
+ * Removes the handler of a profile; the default one takes its place.
+ *
+ * @param connection The connection.
+ * @param profile The text of the property Profile that is to be handled.
+ * @return BLIP_OK, also if there is none; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: profile is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_remove_handler(blip_connection *connection, blip_slice profile);
-blip_status blip_connection_set_default_handler(blip_connection *connection, uint32_t flags, blip_request_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_connection_set_open_callback(blip_connection *connection, blip_open_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_connection_set_close_callback(blip_connection *connection, blip_close_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_connection_set_state_callback(blip_connection *connection, blip_state_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who handles requests that have no other handler.
+ *
+ * The request goes to the handler of its profile, else to the default one; without any, the error
+ * BLIP/404 is answered.
+ *
+ * @param connection The connection.
+ * @param flags 0 or BLIP_HANDLER_STREAM.
+ * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
+ *     fn is NULL and the connection has no queue.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_default_handler(
+    blip_connection *connection, uint32_t flags, blip_request_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who is told when the connection is open.
+ *
+ * Takes the place of the one before, also of the listener's.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: none, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_open_callback(
+    blip_connection *connection, blip_open_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told when the connection has ended.
+ *
+ * Takes the place of the one before, also of the listener's.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: none, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_close_callback(
+    blip_connection *connection, blip_close_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told of every change of state.
+ *
+ * Takes the place of the one before.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: none, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_state_callback(
+    blip_connection *connection, blip_state_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Begins to connect; the open callback or the close callback follows.
+ *
+ * Nothing happens if it connects or is open already.
+ *
+ * @param connection The connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: an accepted connection;
+ *     BLIP_ERROR_CLOSED: it is closing or closed; BLIP_ERROR_STOPPED: the runtime was stopped.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_connect(blip_connection *connection);
-blip_status blip_connection_wait_open(blip_connection *connection, int64_t timeout);   /* connects if need be; status says why it failed */
-blip_status blip_connection_close(blip_connection *connection, uint16_t code, blip_slice reason); /* pending requests complete with BLIP_ERROR_CLOSED */
-blip_status blip_connection_close_gracefully(blip_connection *connection, int64_t timeout);  /* no new requests; finishes what is under way, both ways */
+
+/**
+ * Waits until the connection is open; begins to connect if that was not done.
+ *
+ * After BLIP_ERROR_TIMEOUT it goes on connecting, and may be waited for again.
+ *
+ * @param connection The connection.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_TIMEOUT: not open yet; BLIP_ERROR_CLOSED: it is closing or was closed;
+ *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_STOPPED; or why it could not open: BLIP_ERROR_RESOLVE,
+ *     BLIP_ERROR_REFUSED, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_NETWORK, BLIP_ERROR_PERMISSION,
+ *     BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_HTTP,
+ *     BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT; blip_connection_error has
+ *     the detail.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_connection_wait_open(blip_connection *connection, int64_t timeout);
+
+/**
+ * Closes the connection; requests under way complete with BLIP_ERROR_CLOSED.
+ *
+ * Returns at once: completions follow from the loop, then the closing handshake with the peer, at
+ * most for the close timeout, then the close callback with BLIP_OK. While connecting the attempt is
+ * dropped; inside an accept callback the client is refused. Closing again changes nothing; after
+ * blip_connection_close_gracefully it closes now.
+ *
+ * Source: RFC 6455 §5.5.1, §7.4.
+ *
+ * @param connection The connection.
+ * @param code The WebSocket code: 1000 (normal) in most cases; 1000 to 1003, 1007 to 1014, 3000 to
+ *     4999.
+ * @param reason A text for the peer, at most 123 bytes; may be empty.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a code that may not
+ *     be sent, or a reason above 123 bytes; BLIP_ERROR_TEXT.
+ *
+ * Ownership: reason is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_close(blip_connection *connection, uint16_t code, blip_slice reason);
+
+/**
+ * Closes the connection when everything under way is finished, both ways.
+ *
+ * New requests of this side are refused from now on; those of the peer are still taken and
+ * answered. When nothing is under way it closes with 1000; when the time is over, with 1001, and
+ * what is left completes with BLIP_ERROR_CLOSED. A connection that is not open is closed at once.
+ * Does not wait itself.
+ *
+ * @param connection The connection.
+ * @param timeout How long to go on at most, in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_close_gracefully(blip_connection *connection, int64_t timeout);
+
+/**
+ * Waits until the connection has ended.
+ *
+ * With callbacks, the close callback has run then; with a queue, its event is in the queue.
+ *
+ * @param connection The connection.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_TIMEOUT; BLIP_ERROR_WOULD_DEADLOCK.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
 blip_status blip_connection_wait_closed(blip_connection *connection, int64_t timeout);
+
+/**
+ * Gives the state.
+ *
+ * @param connection The connection.
+ * @param state Receives BLIP_STATE_NEW and so on.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: state is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_state(blip_connection *connection, int32_t *state);
-blip_status blip_connection_is_active(blip_connection *connection, bool *active);       /* messages under way either way */
+
+/**
+ * Tells whether messages are under way, either way.
+ *
+ * As of the last time that the connection sent or received.
+ *
+ * @param connection The connection.
+ * @param active Receives true if requests wait for responses, or messages to be sent.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: active is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_is_active(blip_connection *connection, bool *active);
+
+/**
+ * Gives the URL of an outgoing connection, without user name and password.
+ *
+ * @param connection The connection.
+ * @param url Receives the URL, in normal form.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: url is NULL;
+ *     BLIP_ERROR_NOT_FOUND: an accepted connection.
+ *
+ * Ownership: url: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_url(blip_connection *connection, blip_slice *url);
-blip_status blip_connection_error(blip_connection *connection, blip_error **error);     /* borrowed; BLIP_ERROR_NOT_FOUND if none */
-blip_status blip_connection_close_code(blip_connection *connection, int32_t *code);     /* WebSocket code received, else sent, else 0 */
-blip_status blip_connection_protocol_version(blip_connection *connection, int32_t *version); /* 1, 2, 3; 0 before open */
+
+/**
+ * Gives why the connection could not open or has ended.
+ *
+ * @param connection The connection.
+ * @param error Receives the error.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: error is NULL;
+ *     BLIP_ERROR_NOT_FOUND: nothing went wrong, or not yet.
+ *
+ * Ownership: the error is lent by the connection: valid while it lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_error(blip_connection *connection, blip_error **error);
+
+/**
+ * Gives the code of the WebSocket close.
+ *
+ * Source: RFC 6455 §7.4.
+ *
+ * @param connection The connection.
+ * @param code Receives the peer's code (1005 if its close had none), else the code that was sent,
+ *     else 0.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: code is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_close_code(blip_connection *connection, int32_t *code);
+
+/**
+ * Gives the version of BLIP that was agreed on.
+ *
+ * @param connection The connection.
+ * @param version Receives 3 or 2; 0 before the connection is open.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: version is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_protocol_version(blip_connection *connection, int32_t *version);
+
+/**
+ * Gives the subprotocol that was agreed on, such as "BLIP_3+CBMobile_3".
+ *
+ * @param connection The connection.
+ * @param subprotocol Receives the subprotocol.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: subprotocol is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not open yet.
+ *
+ * Ownership: subprotocol: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_protocol(blip_connection *connection, blip_slice *subprotocol);
+
+/**
+ * Tells whether a listener has accepted the connection.
+ *
+ * @param connection The connection.
+ * @param incoming Receives true if so.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: incoming is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_is_incoming(blip_connection *connection, bool *incoming);
-blip_status blip_connection_local_address(blip_connection *connection, blip_slice *address);  /* "127.0.0.1:4984", "[::1]:80", "unix:/path" */
+
+/**
+ * Gives the own address: "127.0.0.1:4984", "[::1]:80" or "unix:/path".
+ *
+ * @param connection The connection.
+ * @param address Receives the address.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: address is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not connected yet.
+ *
+ * Ownership: address: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_local_address(blip_connection *connection, blip_slice *address);
+
+/**
+ * Gives the peer's address: "127.0.0.1:4984", "[::1]:80" or "unix:/path".
+ *
+ * @param connection The connection.
+ * @param address Receives the address.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: address is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not connected yet.
+ *
+ * Ownership: address: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_remote_address(blip_connection *connection, blip_slice *address);
+
+/**
+ * Tells whether the connection is encrypted by TLS.
+ *
+ * @param connection The connection.
+ * @param secure Receives true if so; false before it is open.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: secure is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_is_secure(blip_connection *connection, bool *secure);
-blip_status blip_connection_tls_version(blip_connection *connection, blip_slice *version);    /* "TLSv1.3" */
+
+/**
+ * Gives the version of TLS, such as "TLSv1.3".
+ *
+ * @param connection The connection.
+ * @param version Receives the version.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: version is NULL;
+ *     BLIP_ERROR_NOT_FOUND: no TLS, or not open yet.
+ *
+ * Ownership: version: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_tls_version(blip_connection *connection, blip_slice *version);
+
+/**
+ * Gives OpenSSL's name of the cipher suite.
+ *
+ * @param connection The connection.
+ * @param cipher Receives the name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: cipher is NULL;
+ *     BLIP_ERROR_NOT_FOUND: no TLS, or not open yet.
+ *
+ * Ownership: cipher: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_tls_cipher(blip_connection *connection, blip_slice *cipher);
+
+/**
+ * Gives the certificate of the peer.
+ *
+ * @param connection The connection.
+ * @param der Receives the certificate in DER.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: der is NULL;
+ *     BLIP_ERROR_NOT_FOUND: it gave none, or not open yet.
+ *
+ * Ownership: der: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_peer_certificate(blip_connection *connection, blip_slice *der);
-blip_status blip_connection_request_path(blip_connection *connection, blip_slice *path);      /* with query */
-blip_status blip_connection_http_header(blip_connection *connection, blip_slice name, blip_slice *value); /* of the peer's HTTP head */
-blip_status blip_connection_set_user_data(blip_connection *connection, void *data, void (*release_data)(void *));
+
+/**
+ * Gives path and query of the HTTP request that opened the connection.
+ *
+ * @param connection The connection.
+ * @param path Receives path and query, percent-encoded.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: path is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not known yet.
+ *
+ * Ownership: path: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_request_path(blip_connection *connection, blip_slice *path);
+
+/**
+ * Gives a header of the peer's HTTP head: of the client's request, or of the server's answer.
+ *
+ * @param connection The connection.
+ * @param name The header's name, in any case.
+ * @param value Receives the value of the first one of that name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: value is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND: there is none, or no head yet.
+ *
+ * Ownership: name is borrowed for the call. value: it lies in the connection: valid while the
+ * connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_http_header(
+    blip_connection *connection, blip_slice name, blip_slice *value);
+
+/**
+ * Keeps a pointer of the program's with the connection.
+ *
+ * The one before is released.
+ *
+ * @param connection The connection.
+ * @param data The pointer; may be NULL.
+ * @param release_data Called exactly once with data, when it is replaced or the connection's last
+ *     trace is gone; or NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: data is lent until release_data is called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_user_data(
+    blip_connection *connection, void *data, void (*release_data)(void *));
+
+/**
+ * Gives the pointer that blip_connection_set_user_data has kept.
+ *
+ * @param connection The connection.
+ * @param data Receives the pointer; NULL if none was set.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: data is NULL.
+ *
+ * Ownership: data stays whose it was.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_connection_user_data(blip_connection *connection, void **data);
-blip_status blip_connection_backlog(blip_connection *connection, uint64_t *bytes);            /* bytes accepted and not yet handed to the operating system */
-blip_status blip_connection_ping(blip_connection *connection, int64_t timeout, blip_pong_fn fn, void *context, void (*release_context)(void *));
 
+/**
+ * Gives the size of messages that wait to be sent: a slow peer makes it grow.
+ *
+ * Properties and bodies, as far as their sizes are known, of all accepted messages whose last frame
+ * was not written yet. A sender that looks at it before it sends more keeps memory bounded.
+ *
+ * @param connection The connection.
+ * @param bytes Receives the number of bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: bytes is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_backlog(blip_connection *connection, uint64_t *bytes);
+
+/**
+ * Sends a WebSocket ping and tells when its pong comes.
+ *
+ * Source: RFC 6455 §5.5.2.
+ *
+ * @param connection The connection.
+ * @param timeout How long to wait for the pong, in milliseconds; -1: for ever.
+ * @param fn The function; may be NULL.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_STATE: not open yet; BLIP_ERROR_CLOSED: closing or closed.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_ping(
+    blip_connection *connection, int64_t timeout, blip_pong_fn fn, void *context,
+    void (*release_context)(void *));
+
+/** A figure of a connection: messages whose last frame was sent. Since 1.0. */
 #define BLIP_COUNTER_MESSAGES_SENT 1
+
+/** A figure of a connection: messages received whole. Since 1.0. */
 #define BLIP_COUNTER_MESSAGES_RECEIVED 2
+
+/** A figure of a connection: BLIP frames sent, acknowledgements too. Since 1.0. */
 #define BLIP_COUNTER_FRAMES_SENT 3
+
+/** A figure of a connection: BLIP frames received, acknowledgements too. Since 1.0. */
 #define BLIP_COUNTER_FRAMES_RECEIVED 4
-#define BLIP_COUNTER_BYTES_SENT 5        /* on the socket, before TLS */
+
+/** A figure of a connection: bytes sent, before TLS. Since 1.0. */
+#define BLIP_COUNTER_BYTES_SENT 5
+
+/** A figure of a connection: bytes received, after TLS. Since 1.0. */
 #define BLIP_COUNTER_BYTES_RECEIVED 6
-#define BLIP_COUNTER_REQUESTS_PENDING 7  /* ours, waiting for a response */
-#define BLIP_COUNTER_REQUESTS_UNANSWERED 8 /* the peer's, not yet responded to */
+
+/**
+ * A figure of a connection: requests of ours that were begun and have no whole response. Since 1.0.
+ */
+#define BLIP_COUNTER_REQUESTS_PENDING 7
+
+/** A figure of a connection: requests of the peer that have no response yet. Since 1.0. */
+#define BLIP_COUNTER_REQUESTS_UNANSWERED 8
+
+/** A figure of a connection: messages that are not fully sent. Since 1.0. */
 #define BLIP_COUNTER_MESSAGES_QUEUED 9
-blip_status blip_connection_counters(blip_connection *connection, const int32_t *which, uint64_t *values, size_t count);
 
-/* ---- sending ---- */
-blip_status blip_connection_send(blip_connection *connection, blip_message *request, blip_response_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_connection_request(blip_connection *connection, blip_message *request, int64_t timeout, blip_message **response); /* waits; response is the caller's */
+/**
+ * Reads several figures of a connection, all of one moment.
+ *
+ * As of the last time that the connection sent or received.
+ *
+ * @param connection The connection.
+ * @param which The counters wanted: BLIP_COUNTER_MESSAGES_SENT and so on.
+ * @param values Receives a value for each.
+ * @param count How many they are.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: which or values is
+ *     NULL although count is not 0; or a counter is not known.
+ *
+ * Ownership: both arrays are borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_counters(
+    blip_connection *connection, const int32_t *which, uint64_t *values, size_t count);
 
-/* ---- messages ---- */
-blip_status blip_request_new(blip_slice profile, blip_message **request);  /* profile may be empty */
+/** @} */
+
+/**
+ * @defgroup blip_sending Sending
+ *
+ * Requests of one connection arrive in the order of sending, except that urgent ones may pass
+ * others and small ones large bodies. Responses come in any order.
+ *
+ * @{
+ */
+
+/**
+ * Sends a request; fn tells how it ends, exactly once.
+ *
+ * On success the message is frozen. It may be sent before the connection is open, and even before
+ * it connects: it waits then. On failure it is unchanged and may be sent again, and fn is not
+ * called.
+ *
+ * Source: BLIP §"Sending Messages".
+ *
+ * @param connection The connection.
+ * @param request A request made by blip_request_new or blip_message_copy.
+ * @param fn Told the end; NULL: nobody is.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of this
+ *     side; BLIP_ERROR_CLOSED: the connection is closing or closed; BLIP_ERROR_IMMUTABLE: it was
+ *     sent before; BLIP_ERROR_LIMIT: its properties are above BLIP_LIMIT_PROPERTIES.
+ *
+ * Ownership: the library keeps what it needs of request; the handle stays the caller's. context is
+ * lent until release_context is called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_send(
+    blip_connection *connection, blip_message *request, blip_response_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sends a request and waits for its response.
+ *
+ * Does not connect: a request on a connection that nobody connects waits until the time is over. If
+ * the time is over the request is given up as by blip_message_cancel. The response may be an error
+ * response. Of a streamed request, waits for the properties of the response. Works with a queue
+ * too, which gets no event.
+ *
+ * @param connection The connection.
+ * @param request A request made by blip_request_new or blip_message_copy.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @param response Receives the response.
+ * @return BLIP_OK, with response NULL if the request wants no reply; BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1; or not a request of this side; or
+ *     response is NULL; BLIP_ERROR_CLOSED; BLIP_ERROR_IMMUTABLE; BLIP_ERROR_LIMIT;
+ *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_TIMEOUT; or what blip_response_fn lists.
+ *
+ * Ownership: request stays the caller's. response is the caller's: blip_message_release.
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_connection_request(
+    blip_connection *connection, blip_message *request, int64_t timeout, blip_message **response);
+
+/** @} */
+
+/**
+ * @defgroup blip_messages Messages
+ *
+ * A message of the program's is mutable until it is sent or responded with; then it is frozen, and
+ * may be looked at from any thread. Received messages are frozen from the start. Properties keep
+ * their order, and a key occurs once; in received messages that break this the first one counts. Of
+ * a message whose body is still arriving (streamed), slices of its properties are to be copied:
+ * they may move when more arrives.
+ *
+ * @{
+ */
+
+/**
+ * Makes a request.
+ *
+ * @param profile What the request is about: becomes the property Profile; empty: none.
+ * @param request Receives the request.
+ * @return BLIP_OK; BLIP_ERROR_ARGUMENT: request is NULL; BLIP_ERROR_TEXT; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: profile is borrowed for the call. The request is the caller's: blip_message_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_request_new(blip_slice profile, blip_message **request);
+
+/**
+ * Takes one more reference.
+ *
+ * @param message The message.
+ * @return message, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_message_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_message *blip_message_retain(blip_message *message);
-void blip_message_release(blip_message *message);
-#define BLIP_MESSAGE_REQUEST 0
-#define BLIP_MESSAGE_RESPONSE 1
-#define BLIP_MESSAGE_ERROR 2
-blip_status blip_message_type(blip_message *message, int32_t *type);
-blip_status blip_message_number(blip_message *message, uint64_t *number);  /* 0 before it is on its way */
-blip_status blip_message_is_mine(blip_message *message, bool *mine);
-blip_status blip_message_is_mutable(blip_message *message, bool *is_mutable);
-blip_status blip_message_is_complete(blip_message *message, bool *complete);
-blip_status blip_message_is_sent(blip_message *message, bool *sent);
-blip_status blip_message_connection(blip_message *message, blip_connection **connection); /* retained: the caller's to release; BLIP_ERROR_NOT_FOUND if none */
 
+/**
+ * Gives a reference back.
+ *
+ * Of a request of the peer that was deferred, the last one without a response answers the error
+ * BLIP/501. A request of ours that is under way goes on.
+ *
+ * @param message The message.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_message_release(blip_message *message);
+
+/** Type of a message: a request. Since 1.0. */
+#define BLIP_MESSAGE_REQUEST 0
+
+/** Type of a message: a response. Since 1.0. */
+#define BLIP_MESSAGE_RESPONSE 1
+
+/** Type of a message: an error response; see blip_message_error. Since 1.0. */
+#define BLIP_MESSAGE_ERROR 2
+
+/**
+ * Tells whether it is a request, a response or an error response.
+ *
+ * @param message The message.
+ * @param type Receives BLIP_MESSAGE_REQUEST and so on.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: type is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_type(blip_message *message, int32_t *type);
+
+/**
+ * Gives the number of the message on its connection; a response has its request's.
+ *
+ * @param message The message.
+ * @param number Receives the number; 0 while nothing of it was sent.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: number is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_number(blip_message *message, uint64_t *number);
+
+/**
+ * Tells whether this side has made the message.
+ *
+ * @param message The message.
+ * @param mine Receives true if so, false for received ones.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: mine is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_is_mine(blip_message *message, bool *mine);
+
+/**
+ * Tells whether the message can still be changed.
+ *
+ * @param message The message.
+ * @param is_mutable Receives true before it is sent.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: is_mutable is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_is_mutable(blip_message *message, bool *is_mutable);
+
+/**
+ * Tells whether the whole message has arrived.
+ *
+ * @param message The message.
+ * @param complete Receives true if so; always for messages of this side.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: complete is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_is_complete(blip_message *message, bool *complete);
+
+/**
+ * Tells whether the message was sent.
+ *
+ * @param message The message.
+ * @param sent Receives true once its last frame was written. Of one with a sent callback or
+ *     somebody in blip_message_wait_sent, once the operating system has it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: sent is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_is_sent(blip_message *message, bool *sent);
+
+/**
+ * Gives the connection of the message.
+ *
+ * @param message The message.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_NOT_FOUND: it was not sent, or the connection has ended and nobody has a reference
+ *     to it.
+ *
+ * Ownership: the connection is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_connection(blip_message *message, blip_connection **connection);
+
+/** Flag of a message: it is compressed on the wire. Since 1.0. */
 #define BLIP_FLAG_COMPRESSED 0x08u
+
+/** Flag of a message: its frames go before those of others. Since 1.0. */
 #define BLIP_FLAG_URGENT 0x10u
+
+/** Flag of a request: no response is wanted, not even an error. Since 1.0. */
 #define BLIP_FLAG_NO_REPLY 0x20u
+
+/**
+ * Gives the flags.
+ *
+ * @param message The message.
+ * @param flags Receives BLIP_FLAG_COMPRESSED and so on, put together.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: flags is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_flags(blip_message *message, uint32_t *flags);
-blip_status blip_message_set_flags(blip_message *message, uint32_t flags);          /* all three at once */
+
+/**
+ * Sets all flags at once.
+ *
+ * @param message The message.
+ * @param flags The flags, put together.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
+ *     BLIP_FLAG_NO_REPLY for a response; BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_flags(blip_message *message, uint32_t flags);
+
+/**
+ * Sets whether the message is compressed.
+ *
+ * @param message The message.
+ * @param compressed Whether to.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_compressed(blip_message *message, bool compressed);
+
+/**
+ * Sets whether the message is urgent.
+ *
+ * Urgent messages share the connection with each other and let others through now and then.
+ * Responses inherit it.
+ *
+ * Source: BLIP §"Sending Messages".
+ *
+ * @param message The message.
+ * @param urgent Whether it is.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_urgent(blip_message *message, bool urgent);
+
+/**
+ * Sets whether the request wants no reply.
+ *
+ * @param message The message.
+ * @param no_reply Whether it wants none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: true for a response;
+ *     BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_no_reply(blip_message *message, bool no_reply);
 
-blip_status blip_message_profile(blip_message *message, blip_slice *profile);       /* empty if none */
+/**
+ * Gives the property Profile.
+ *
+ * @param message The message.
+ * @param profile Receives the text; empty if there is none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: profile is NULL.
+ *
+ * Ownership: profile: it lies in the message: valid while the message lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_profile(blip_message *message, blip_slice *profile);
+
+/**
+ * Sets the property Profile.
+ *
+ * @param message The message.
+ * @param profile The text; empty: removes it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: profile is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_profile(blip_message *message, blip_slice profile);
+
+/**
+ * Gives the property Content-Type.
+ *
+ * @param message The message.
+ * @param type Receives the text; empty if there is none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: type is NULL.
+ *
+ * Ownership: type: it lies in the message: valid while the message lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_content_type(blip_message *message, blip_slice *type);
+
+/**
+ * Sets the property Content-Type.
+ *
+ * @param message The message.
+ * @param type The text; empty: removes it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: type is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_content_type(blip_message *message, blip_slice type);
-blip_status blip_message_property(blip_message *message, blip_slice key, blip_slice *value); /* BLIP_ERROR_NOT_FOUND */
+
+/**
+ * Gives the value of a property.
+ *
+ * @param message The message.
+ * @param key The key, compared exactly.
+ * @param value Receives the value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: value is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND.
+ *
+ * Ownership: key is borrowed for the call. value: it lies in the message: valid while the message
+ * lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_property(blip_message *message, blip_slice key, blip_slice *value);
+
+/**
+ * Sets a property: changes its value, or adds it at the end.
+ *
+ * Neither text may be a slice of this message.
+ *
+ * Source: BLIP 2 §"Message Properties".
+ *
+ * @param message The message.
+ * @param key The key.
+ * @param value The value; may be empty.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: key and value are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_property(blip_message *message, blip_slice key, blip_slice value);
+
+/**
+ * Removes a property.
+ *
+ * @param message The message.
+ * @param key The key.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_NOT_FOUND.
+ *
+ * Ownership: key is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_remove_property(blip_message *message, blip_slice key);
+
+/**
+ * Gives the number of properties.
+ *
+ * @param message The message.
+ * @param count Receives the number.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_property_count(blip_message *message, size_t *count);
-blip_status blip_message_property_at(blip_message *message, size_t index, blip_slice *key, blip_slice *value);
-blip_status blip_message_properties(blip_message *message, blip_slice *encoded);    /* key NUL value NUL ..., full texts */
+
+/**
+ * Gives a property by its place.
+ *
+ * To see all of many, blip_message_properties is faster.
+ *
+ * @param message The message.
+ * @param index The place, from 0.
+ * @param key Receives the key.
+ * @param value Receives the value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: key or value is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below the count.
+ *
+ * Ownership: key and value: it lies in the message: valid while the message lives and is not
+ * changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_property_at(
+    blip_message *message, size_t index, blip_slice *key, blip_slice *value);
+
+/**
+ * Gives all properties as one text: key, NUL, value, NUL and so on.
+ *
+ * @param message The message.
+ * @param encoded Receives the text; empty without properties.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: encoded is NULL.
+ *
+ * Ownership: encoded: it lies in the message: valid while the message lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_properties(blip_message *message, blip_slice *encoded);
+
+/**
+ * Replaces all properties by an encoded text.
+ *
+ * @param message The message.
+ * @param encoded Key, NUL, value, NUL and so on; empty: none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not pairs of texts
+ *     that each end with NUL; or a key occurs twice; BLIP_ERROR_IMMUTABLE: it was sent or received;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: encoded is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
 blip_status blip_message_set_properties(blip_message *message, blip_slice encoded);
 
-blip_status blip_message_set_body(blip_message *message, blip_slice body);          /* copies */
-blip_status blip_message_append_body(blip_message *message, blip_slice bytes);      /* copies; after set_body_* too: parts are sent in order */
-blip_status blip_message_append_body_borrowed(blip_message *message, blip_slice bytes, void (*release)(void *context), void *context); /* not copied; release runs exactly once */
-blip_status blip_message_append_body_file(blip_message *message, int fd, uint64_t offset, uint64_t length, bool close_fd); /* length UINT64_MAX: to the end; regular files */
-blip_status blip_message_append_body_stream(blip_message *message, blip_body_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_message_resume_body(blip_message *message);                        /* after BLIP_AGAIN */
-blip_status blip_message_set_text(blip_message *message, blip_slice text);          /* + Content-Type text/plain; charset=UTF-8 */
-blip_status blip_message_set_json(blip_message *message, blip_slice json);          /* + Content-Type application/json; compressed above 100 bytes */
+/**
+ * Replaces the body by a copy of bytes.
+ *
+ * All parts that were appended are dropped.
+ *
+ * @param message The message.
+ * @param body The bytes; not of this message.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: NULL data with a
+ *     size; BLIP_ERROR_IMMUTABLE: it was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: body is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_body(blip_message *message, blip_slice body);
 
-blip_status blip_message_body(blip_message *message, blip_slice *body);             /* whole body held in memory; BLIP_ERROR_NOT_COMPLETE; streamed: what was left unread */
-blip_status blip_message_body_size(blip_message *message, uint64_t *size);          /* received so far, or to be sent as far as known */
-blip_status blip_message_set_streamed(blip_message *request, bool streamed);        /* its response is delivered at its properties, body by data callback or read */
-blip_status blip_message_set_data_callback(blip_message *message, blip_data_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_message_read(blip_message *message, void *buffer, size_t capacity, size_t *size); /* takes bytes of a streamed body: BLIP_OK, BLIP_AGAIN none now, BLIP_DATA_END */
-blip_status blip_message_read_wait(blip_message *message, void *buffer, size_t capacity, int64_t timeout, size_t *size); /* the same, waiting */
-blip_status blip_message_set_sent_callback(blip_message *message, blip_sent_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_message_set_progress_callback(blip_message *message, blip_progress_fn fn, void *context, void (*release_context)(void *));
+/**
+ * Appends a copy of bytes to the body.
+ *
+ * Parts of all kinds are sent in the order of appending.
+ *
+ * @param message The message.
+ * @param bytes The bytes; not of this message.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: NULL data with a
+ *     size; BLIP_ERROR_IMMUTABLE: it was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: bytes is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_append_body(blip_message *message, blip_slice bytes);
+
+/**
+ * Appends bytes to the body that are sent from where they lie.
+ *
+ * They must not change until release is called: when the message is gone, that is sent and, if a
+ * request, answered, and released by the program; when the body is replaced; or at once if this
+ * fails.
+ *
+ * @param message The message.
+ * @param bytes The bytes.
+ * @param release Called exactly once with context; or NULL for bytes that stay for ever.
+ * @param context Given to release.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: NULL data with a
+ *     size; BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Ownership: bytes are lent until release is called, on any thread.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_append_body_borrowed(
+    blip_message *message, blip_slice bytes, void (*release)(void *context), void *context);
+
+/**
+ * Appends a range of a regular file to the body.
+ *
+ * It is read while the message is sent, without moving the file's position. If it cannot be read
+ * then: BLIP_ERROR_BODY, see blip_body_fn.
+ *
+ * @param message The message.
+ * @param fd A descriptor open for reading.
+ * @param offset Where to begin, in bytes.
+ * @param length How many bytes; UINT64_MAX: to the file's present end.
+ * @param close_fd Whether the library closes fd when it is done with it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received; BLIP_ERROR_FILE: not a regular file, or the range lies outside of it.
+ *
+ * Ownership: fd is lent until the message is gone; on success with close_fd it is the library's, on
+ * failure always the caller's.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_append_body_file(
+    blip_message *message, int fd, uint64_t offset, uint64_t length, bool close_fd);
+
+/**
+ * Appends bytes to the body that a function gives when they are to be sent.
+ *
+ * @param message The message.
+ * @param fn Gives the bytes.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL;
+ *     BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_append_body_stream(
+    blip_message *message, blip_body_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Says that a function which answered BLIP_AGAIN has bytes now.
+ *
+ * Harmless if it does not wait.
+ *
+ * @param message The message.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: the message was not
+ *     sent.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_resume_body(blip_message *message);
+
+/**
+ * Sets the body to a text, and Content-Type to "text/plain; charset=UTF-8".
+ *
+ * @param message The message.
+ * @param text The text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: text is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_text(blip_message *message, blip_slice text);
+
+/**
+ * Sets the body to JSON, and Content-Type to "application/json"; above 100 bytes, compressed.
+ *
+ * Whether it is JSON is not checked, only that it is text.
+ *
+ * @param message The message.
+ * @param json The JSON text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE: it
+ *     was sent or received; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: json is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_json(blip_message *message, blip_slice json);
+
+/**
+ * Gives the whole body.
+ *
+ * Of a streamed message that has arrived, what nobody has read of it; do not read it on another
+ * thread meanwhile. Of a message of this side, what was set or appended by copying.
+ *
+ * @param message The message.
+ * @param body Receives the bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: body is NULL;
+ *     BLIP_ERROR_NOT_COMPLETE: it is still arriving; BLIP_ERROR_UNSUPPORTED: a message of this side
+ *     whose body has parts that are not held in memory.
+ *
+ * Ownership: body: it lies in the message: valid while the message lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_body(blip_message *message, blip_slice *body);
+
+/**
+ * Gives the size of the body.
+ *
+ * Received so far, after decompression. Of a message of this side, as far as known: a function's
+ * bytes do not count, and parts that were sent from elsewhere no more.
+ *
+ * @param message The message.
+ * @param size Receives the number of bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: size is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_body_size(blip_message *message, uint64_t *size);
+
+/**
+ * Sets whether the response to a request is delivered when its properties are there.
+ *
+ * The body then follows by blip_message_set_data_callback or blip_message_read.
+ *
+ * @param request A request of this side.
+ * @param streamed Whether to; default false.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request;
+ *     BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_streamed(blip_message *request, bool streamed);
+
+/**
+ * Sets who takes the body of a streamed message.
+ *
+ * May be set inside the request handler or response callback, or later; what is there already is
+ * given at once, on a loop thread even before this returns. NULL takes it away; with a queue, NULL
+ * means that BLIP_EVENT_DATA tells and blip_message_read reads. Use either a callback or reading
+ * for one message.
+ *
+ * Source: BLIP §"Flow Control".
+ *
+ * @param message A received message that is streamed.
+ * @param fn The function, or NULL.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: not a received streamed
+ *     message.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_data_callback(
+    blip_message *message, blip_data_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Takes bytes of a streamed body, without waiting.
+ *
+ * What is read is acknowledged to the peer, which sends more then.
+ *
+ * @param message A received message that is streamed.
+ * @param buffer Where the bytes go.
+ * @param capacity Room in buffer, at least 1.
+ * @param size Receives the number of bytes.
+ * @return BLIP_OK with at least one byte; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_ARGUMENT: buffer is NULL or capacity is 0; or size is NULL; BLIP_AGAIN: none now;
+ *     BLIP_DATA_END: all were read; BLIP_ERROR_STATE: not a received streamed message; or why the
+ *     rest is lost. With BLIP_AGAIN, BLIP_DATA_END and the loss, size is 0.
+ *
+ * Ownership: buffer is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_read(blip_message *message, void *buffer, size_t capacity, size_t *size);
+
+/**
+ * Takes bytes of a streamed body, and waits for some.
+ *
+ * @param message A received message that is streamed.
+ * @param buffer Where the bytes go.
+ * @param capacity Room in buffer, at least 1.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @param size Receives the number of bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: buffer is NULL or
+ *     capacity is 0; or timeout below -1; or size is NULL; BLIP_ERROR_TIMEOUT;
+ *     BLIP_ERROR_WOULD_DEADLOCK; else as blip_message_read, but never BLIP_AGAIN.
+ *
+ * Ownership: buffer is borrowed for the call.
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_message_read_wait(
+    blip_message *message, void *buffer, size_t capacity, int64_t timeout, size_t *size);
+
+/**
+ * Sets who is told that the message was sent.
+ *
+ * @param message The message.
+ * @param fn The function; NULL: nobody, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_sent_callback(
+    blip_message *message, blip_sent_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told how far the sending of the body is.
+ *
+ * @param message The message.
+ * @param fn The function; NULL: nobody, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_progress_callback(
+    blip_message *message, blip_progress_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Gives how much of the body was cut into frames.
+ *
+ * @param message The message.
+ * @param bytes Receives the number of bytes, before compression.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: bytes is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_bytes_sent(blip_message *message, uint64_t *bytes);
+
+/**
+ * Waits until the operating system has the whole message.
+ *
+ * @param message The message.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_STATE: it was not sent, or is a received one; BLIP_ERROR_TIMEOUT;
+ *     BLIP_ERROR_WOULD_DEADLOCK; or why it was not sent.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
 blip_status blip_message_wait_sent(blip_message *message, int64_t timeout);
-blip_status blip_message_set_timeout(blip_message *request, int64_t milliseconds);  /* from acceptance to complete response */
-blip_status blip_message_cancel(blip_message *request);                             /* completes now with BLIP_ERROR_CANCELLED */
-blip_status blip_message_set_user_data(blip_message *message, void *data, void (*release_data)(void *));
+
+/**
+ * Sets how long a request may take, from its acceptance for sending to its completion.
+ *
+ * Time before the connection is open counts too. Then it completes with BLIP_ERROR_TIMEOUT, and is
+ * given up as by blip_message_cancel. A streamed response completes the request with its
+ * properties.
+ *
+ * @param request A request of this side.
+ * @param milliseconds The time; -1: no limit but the connection's life (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request, or
+ *     below -1; BLIP_ERROR_IMMUTABLE: it was sent or received.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_timeout(blip_message *request, int64_t milliseconds);
+
+/**
+ * Gives a request of ours up: it completes with BLIP_ERROR_CANCELLED.
+ *
+ * Returns at once; the completion follows from the loop. What was not begun is never sent; what was
+ * is sent whole, and its response thrown away. A streamed response that is arriving ends with
+ * BLIP_ERROR_CANCELLED. Nothing happens if it was complete.
+ *
+ * @param request The request.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of this
+ *     side; BLIP_ERROR_STATE: it was not sent.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_cancel(blip_message *request);
+
+/**
+ * Keeps a pointer of the program's with the message.
+ *
+ * The one before is released. release_data must not call functions with this message.
+ *
+ * @param message The message.
+ * @param data The pointer; may be NULL.
+ * @param release_data Called exactly once with data, when it is replaced or the message is gone; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: data is lent until release_data is called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_user_data(
+    blip_message *message, void *data, void (*release_data)(void *));
+
+/**
+ * Gives the pointer that blip_message_set_user_data has kept.
+ *
+ * @param message The message.
+ * @param data Receives the pointer; NULL if none was set.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: data is NULL.
+ *
+ * Ownership: data stays whose it was.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_user_data(blip_message *message, void **data);
+
+/**
+ * Describes the message for people: kind, number, profile, flags, size.
+ *
+ * For logs; not to be parsed. Each call makes a text that stays as long as the message.
+ *
+ * @param message The message.
+ * @param properties Whether to add the properties, a line each.
+ * @param text Receives the text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: text is NULL.
+ *
+ * Ownership: text: it lies in the message: valid while the message lives and is not changed.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_describe(blip_message *message, bool properties, blip_slice *text);
-blip_status blip_message_copy(blip_message *message, blip_message **request);       /* a new mutable request: properties, flags, body */
 
-/* ---- responding ---- */
-blip_status blip_response_new(blip_message *request, blip_message **response);      /* inherits urgent */
+/**
+ * Makes a request of a message, to be sent again or forwarded.
+ *
+ * Properties, flags and body are copied; callbacks, time limit and user data are not.
+ *
+ * @param message A request, or a received message.
+ * @param request Receives the request.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a response of this
+ *     side; or request is NULL; BLIP_ERROR_NOT_COMPLETE: it is still arriving;
+ *     BLIP_ERROR_UNSUPPORTED: its body has parts that are not held in memory; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: the request is the caller's: blip_message_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_copy(blip_message *message, blip_message **request);
+
+/** @} */
+
+/**
+ * @defgroup blip_responding Responding
+ *
+ * A request of the peer is answered once. Functions here take a received request; with one that
+ * wants no reply they give BLIP_ERROR_NO_REPLY. An answer that was accepted (BLIP_OK) may still be
+ * lost with the connection. One that fails leaves the request unanswered, as if it had been
+ * deferred.
+ *
+ * @{
+ */
+
+/**
+ * Makes a response, to be filled in and given to blip_message_respond.
+ *
+ * It is urgent if the request is. Properties, body, flags and callbacks are set as for a request.
+ *
+ * @param request A request of the peer.
+ * @param response Receives the response.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; or response is NULL; BLIP_ERROR_NO_REPLY; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: the response is the caller's: blip_message_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_response_new(blip_message *request, blip_message **response);
+
+/**
+ * Answers a request.
+ *
+ * On success the response is frozen; on failure it is unchanged.
+ *
+ * @param request A request of the peer.
+ * @param response The response.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; or not a response of blip_response_new; BLIP_ERROR_NO_REPLY;
+ *     BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED: the connection has ended;
+ *     BLIP_ERROR_IMMUTABLE: the response was used before; BLIP_ERROR_LIMIT: its properties are
+ *     above BLIP_LIMIT_PROPERTIES.
+ *
+ * Ownership: the library keeps what it needs of response; the handle stays the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_respond(blip_message *request, blip_message *response);
-blip_status blip_message_respond_data(blip_message *request, blip_slice body, blip_slice content_type);
+
+/**
+ * Answers a request with bytes.
+ *
+ * @param request A request of the peer.
+ * @param body The body, copied.
+ * @param content_type The property Content-Type; empty: none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     the connection has ended.
+ *
+ * Ownership: body and content_type are borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_respond_data(
+    blip_message *request, blip_slice body, blip_slice content_type);
+
+/**
+ * Answers a request with a text, as blip_message_set_text makes it.
+ *
+ * @param request A request of the peer.
+ * @param text The text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     the connection has ended.
+ *
+ * Ownership: text is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_respond_text(blip_message *request, blip_slice text);
+
+/**
+ * Answers a request with JSON, as blip_message_set_json makes it.
+ *
+ * @param request A request of the peer.
+ * @param json The JSON text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     the connection has ended.
+ *
+ * Ownership: json is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_respond_json(blip_message *request, blip_slice json);
+
+/**
+ * Answers a request without properties and body.
+ *
+ * @param request A request of the peer.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_respond_empty(blip_message *request);
-blip_status blip_message_respond_error(blip_message *request, blip_slice domain, int32_t code, blip_slice text); /* domain empty: BLIP */
-blip_status blip_message_defer(blip_message *request);                              /* answered later; dropping the last handle answers 501 */
+
+/**
+ * Answers a request with an error.
+ *
+ * In the domain BLIP, codes are like those of HTTP.
+ *
+ * @param request A request of the peer.
+ * @param domain The property Error-Domain; empty: "BLIP".
+ * @param code The property Error-Code; not 0, which peers take for none.
+ * @param text What went wrong: the body.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     the connection has ended; BLIP_ERROR_LIMIT.
+ *
+ * Ownership: domain and text are borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_respond_error(
+    blip_message *request, blip_slice domain, int32_t code, blip_slice text);
+
+/**
+ * Says that the request will be answered later.
+ *
+ * Retain the request, and answer on any thread. If the last reference is released without an
+ * answer, the error BLIP/501 is answered.
+ *
+ * @param request A request of the peer.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
+ *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED.
+ *
+ * Ownership: the caller retains request to keep it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_defer(blip_message *request);
+
+/**
+ * Tells whether the request was answered.
+ *
+ * @param request A request of the peer.
+ * @param replied Receives true if so.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: replied is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_message_is_replied(blip_message *request, bool *replied);
-blip_status blip_message_error(blip_message *response, blip_error **error);         /* of an error response; borrowed */
 
-/* ---- listener ---- */
+/**
+ * Gives what an error response says.
+ *
+ * @param response An error response.
+ * @param error Receives the error; its text is the response's body.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: error is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not an error response.
+ *
+ * Ownership: the error is lent by the response: valid while it lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_error(blip_message *response, blip_error **error);
+
+/** @} */
+
+/**
+ * @defgroup blip_listener_options Options of listeners
+ *
+ * As those of connections; they hold for all connections of the listener. Limits are named with the
+ * options of connections.
+ *
+ * @{
+ */
+
+/**
+ * Makes options of a listener, all at their defaults.
+ *
+ * @return The options; NULL if memory or handles ran out.
+ *
+ * Ownership: the options are the caller's: blip_listener_options_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_listener_options *blip_listener_options_new(void);
-void blip_listener_options_release(blip_listener_options *options);
-blip_status blip_listener_options_add_protocol(blip_listener_options *options, blip_slice protocol);   /* none: BLIP_3 and BLIP */
-blip_status blip_listener_options_add_path(blip_listener_options *options, blip_slice path);           /* none: any path */
-blip_status blip_listener_options_set_queue(blip_listener_options *options, blip_queue *queue);
-blip_status blip_listener_options_set_tls_identity(blip_listener_options *options, blip_slice certificate_path, blip_slice key_path);
-blip_status blip_listener_options_set_tls_client_ca_file(blip_listener_options *options, blip_slice path, bool required);
-blip_status blip_listener_options_set_tls_versions(blip_listener_options *options, int32_t minimum, int32_t maximum);
-blip_status blip_listener_options_set_handshake_timeout(blip_listener_options *options, int64_t milliseconds);
-blip_status blip_listener_options_set_close_timeout(blip_listener_options *options, int64_t milliseconds);
-blip_status blip_listener_options_set_ping(blip_listener_options *options, int64_t interval, uint32_t missed);
-blip_status blip_listener_options_set_frame_size(blip_listener_options *options, uint32_t bytes);
-blip_status blip_listener_options_set_compression_level(blip_listener_options *options, int32_t level);
-blip_status blip_listener_options_set_limit(blip_listener_options *options, int32_t limit, uint64_t value);
-blip_status blip_listener_options_set_max_connections(blip_listener_options *options, uint32_t count);  /* 0: no limit but descriptors */
 
-blip_status blip_listener_new(blip_runtime *runtime, blip_listener_options *options, blip_listener **listener);
+/**
+ * Gives the options back.
+ *
+ * What was made with them goes on: it has its own copy.
+ *
+ * @param options The options.
+ *
+ * Ownership: ends the caller's reference; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_listener_options_release(blip_listener_options *options);
+
+/**
+ * Adds a subprotocol that is spoken.
+ *
+ * The first one in the client's list that is spoken here is chosen; without any, the client gets
+ * HTTP 400. "BLIP_3" is version 3, "BLIP" version 2; an application's own name follows a plus sign,
+ * as in "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: BLIP_3, then BLIP. A
+ * name that is there already changes nothing.
+ *
+ * Source: RFC 6455 §1.9, §4.1.
+ *
+ * @param options The options.
+ * @param protocol The name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not BLIP or BLIP_3
+ *     with an application's name, or not a token; BLIP_ERROR_TEXT.
+ *
+ * Ownership: protocol is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_protocol(blip_listener_options *options, blip_slice protocol);
+
+/**
+ * Sets the queue that takes the place of callbacks.
+ *
+ * @param options The options.
+ * @param queue The queue; NULL: the runtime's (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: the options, and the listener made with them, keep the queue alive.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_queue(blip_listener_options *options, blip_queue *queue);
+
+/**
+ * Adds a path that is served.
+ *
+ * Compared byte by byte with what the client sends, without query; others get HTTP 404. Without
+ * any, all paths are served.
+ *
+ * @param options The options.
+ * @param path The path, percent-encoded as clients send it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: it does not begin
+ *     with a slash, or has spaces or control characters; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_path(blip_listener_options *options, blip_slice path);
+
+/**
+ * Sets how long a client may take from its connecting to the open connection: TLS, HTTP and the
+ * accept callback.
+ *
+ * Default 15,000. With 0 every client is dropped.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_handshake_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long closing waits for the peer's answer, and then for the end of the transport.
+ *
+ * Default 5,000.
+ *
+ * Source: RFC 6455 §7.1.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_close_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
+ * Sets how often the peer is pinged, and how many pings it may miss.
+ *
+ * Every interval a ping is sent. If nothing at all was received since missed pings, the connection
+ * ends with BLIP_ERROR_PEER_SILENT. What the library does not read because a queue is full does not
+ * count as received. Default 300,000 and 2.
+ *
+ * Source: RFC 6455 §5.5.2.
+ *
+ * @param options The options.
+ * @param interval Milliseconds between pings; 0: no pings.
+ * @param missed How many pings may go without a sign of life; at least 1.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: interval is negative,
+ *     or missed is 0 with an interval.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_ping(
+    blip_listener_options *options, int64_t interval, uint32_t missed);
+
+/**
+ * Sets the size of the largest BLIP frame to send, header and checksum included.
+ *
+ * Default 16,384. Deployed peers refuse more than 32,768.
+ *
+ * @param options The options.
+ * @param bytes 256 to 65,000.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below 256 or above
+ *     65,000.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_frame_size(blip_listener_options *options, uint32_t bytes);
+
+/**
+ * Sets how hard messages are compressed that ask for it.
+ *
+ * Default 6. A message asks with BLIP_FLAG_COMPRESSED.
+ *
+ * @param options The options.
+ * @param level 1 (fast) to 9 (small); 0: nothing is ever compressed.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not 0 to 9.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_compression_level(
+    blip_listener_options *options, int32_t level);
+
+/**
+ * Sets one of the limits of what a peer may make this side hold.
+ *
+ * What is one message's fault fails that message: a request of the peer is answered with an error
+ * (BLIP/413, BLIP/400 or BLIP/503), a request of ours ends with BLIP_ERROR_LIMIT. Other things end
+ * the connection.
+ *
+ * @param options The options.
+ * @param limit BLIP_LIMIT_INCOMING_FRAME and so on.
+ * @param value The limit's value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the limit is not
+ *     known, or the value is 0, above 2^40 or out of the limit's range.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_limit(
+    blip_listener_options *options, int32_t limit, uint64_t value);
+
+/**
+ * Sets this side's certificate and key. They make the listener speak TLS.
+ *
+ * The files are read when the listener is made; without them it speaks plain ws. The key must have
+ * no password.
+ *
+ * @param options The options.
+ * @param certificate_path A PEM file with the certificate and those that lead to its authority;
+ *     empty: none.
+ * @param key_path A PEM file with the key; empty: the same file.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: certificate_path and key_path are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_identity(
+    blip_listener_options *options, blip_slice certificate_path, blip_slice key_path);
+
+/**
+ * Asks clients for certificates, and says whose are trusted.
+ *
+ * One that is given must be good, required or not. Without a TLS identity this has no effect.
+ *
+ * @param options The options.
+ * @param path A PEM file of authorities; empty: clients are not asked (the default).
+ * @param required Whether a client without a certificate is refused; needs a file.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_client_ca_file(
+    blip_listener_options *options, blip_slice path, bool required);
+
+/**
+ * Sets the lowest and highest version of TLS.
+ *
+ * @param options The options.
+ * @param minimum BLIP_TLS_1_2 or BLIP_TLS_1_3; 0: the default, 1.2.
+ * @param maximum The same; 0: the default, 1.3.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a version is not
+ *     known, or minimum is above maximum.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_versions(
+    blip_listener_options *options, int32_t minimum, int32_t maximum);
+
+/**
+ * Sets how many connections may be open at a time; more are closed as they come.
+ *
+ * Default 0.
+ *
+ * @param options The options.
+ * @param count The number; 0: no limit but descriptors.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_max_connections(
+    blip_listener_options *options, uint32_t count);
+
+/** @} */
+
+/**
+ * @defgroup blip_listeners Listeners
+ *
+ * A listener is made, given handlers and callbacks, and started. Its handlers and callbacks are
+ * those of the connections accepted afterwards; each connection can have its own instead. It is
+ * started once, and stopped once.
+ *
+ * @{
+ */
+
+/**
+ * Makes a listener; it does not listen yet.
+ *
+ * Files named by the options are read now; what is wrong goes to the runtime's log.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param options Options, copied; NULL: the defaults.
+ * @param listener Receives the listener.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: listener is NULL;
+ *     BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was stopped;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: the listener is the caller's: blip_listener_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_new(
+    blip_runtime *runtime, blip_listener_options *options, blip_listener **listener);
+
+/**
+ * Takes one more reference.
+ *
+ * @param listener The listener.
+ * @return listener, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_listener_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_listener *blip_listener_retain(blip_listener *listener);
-void blip_listener_release(blip_listener *listener);  /* the last one stops it */
-blip_status blip_listener_set_handler(blip_listener *listener, blip_slice profile, uint32_t flags, blip_request_fn fn, void *context, void (*release_context)(void *)); /* for its connections */
-blip_status blip_listener_set_default_handler(blip_listener *listener, uint32_t flags, blip_request_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_listener_set_accept_callback(blip_listener *listener, blip_accept_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_listener_set_open_callback(blip_listener *listener, blip_open_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_listener_set_close_callback(blip_listener *listener, blip_close_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_listener_set_stopped_callback(blip_listener *listener, blip_stopped_fn fn, void *context, void (*release_context)(void *));
-blip_status blip_listener_start(blip_listener *listener, blip_slice interface_address, uint16_t port);  /* "" all, "127.0.0.1", "::1", "localhost"; port 0: any free */
+
+/**
+ * Gives a reference back; the last one stops the listener and closes its connections.
+ *
+ * The stopped callback still comes, if it was started.
+ *
+ * @param listener The listener.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_listener_release(blip_listener *listener);
+
+/**
+ * Sets who handles requests of one profile, on connections accepted afterwards.
+ *
+ * @param listener The listener.
+ * @param profile The text of the property Profile that is to be handled.
+ * @param flags 0 or BLIP_HANDLER_STREAM.
+ * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
+ *     fn is NULL and the listener has no queue; BLIP_ERROR_TEXT.
+ *
+ * Ownership: profile is borrowed for the call. context is lent until release_context is called,
+ * which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_handler(
+    blip_listener *listener, blip_slice profile, uint32_t flags, blip_request_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who handles requests that have no other handler, on connections accepted afterwards.
+ *
+ * @param listener The listener.
+ * @param flags 0 or BLIP_HANDLER_STREAM.
+ * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
+ *     fn is NULL and the listener has no queue.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_default_handler(
+    blip_listener *listener, uint32_t flags, blip_request_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who looks at clients that ask to connect.
+ *
+ * release_context must not call functions with this listener.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: none, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_accept_callback(
+    blip_listener *listener, blip_accept_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told of connections that open, of those accepted afterwards.
+ *
+ * release_context must not call functions with this listener.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: none, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_open_callback(
+    blip_listener *listener, blip_open_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told of connections that end, of those accepted afterwards.
+ *
+ * Clients that were refused or did not get through the handshake are told of too, without an open
+ * callback before. release_context must not call functions with this listener.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: none, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_close_callback(
+    blip_listener *listener, blip_close_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is told that the listener has stopped.
+ *
+ * release_context must not call functions with this listener.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: none, or with a queue an event.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_stopped_callback(
+    blip_listener *listener, blip_stopped_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Listens on a port.
+ *
+ * When it returns, clients can connect. After a failure it may be tried again.
+ *
+ * @param listener The listener.
+ * @param interface_address Empty: all addresses; an IPv4 or IPv6 address; "localhost": the loopback
+ *     addresses of both; or the name of an interface.
+ * @param port The port; 0: any free one, see blip_listener_port.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was
+ *     started before; BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_ADDRESS_IN_USE;
+ *     BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the address is none of this machine's;
+ *     BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK; blip_listener_error has the detail.
+ *
+ * Ownership: interface_address is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_start(
+    blip_listener *listener, blip_slice interface_address, uint16_t port);
+
+/**
+ * Listens on a Unix socket.
+ *
+ * A socket file that nobody listens on any more is replaced. The file is removed when the listener
+ * stops.
+ *
+ * @param listener The listener.
+ * @param path The file's path, at most 107 bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the path is empty;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was started before; BLIP_ERROR_STOPPED: the runtime was
+ *     stopped; BLIP_ERROR_ADDRESS_IN_USE; BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the
+ *     address is none of this machine's; BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK;
+ *     blip_listener_error has the detail.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_listener_start_unix(blip_listener *listener, blip_slice path);
+
+/**
+ * Gives the port.
+ *
+ * @param listener The listener.
+ * @param port Receives the port.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: port is NULL;
+ *     BLIP_ERROR_STATE: not started, or on a Unix socket.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_listener_port(blip_listener *listener, uint16_t *port);
-blip_status blip_listener_url(blip_listener *listener, blip_slice *url);                    /* one that a local client can use */
+
+/**
+ * Gives a URL by which a client on this machine can connect.
+ *
+ * @param listener The listener.
+ * @param url Receives the URL, with the first path of the options.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: url is NULL;
+ *     BLIP_ERROR_STATE: not started.
+ *
+ * Ownership: url: it lies in the listener: valid while the listener lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_url(blip_listener *listener, blip_slice *url);
+
+/**
+ * Gives the number of connections that have not ended, those in the handshake included.
+ *
+ * @param listener The listener.
+ * @param count Receives the number.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_listener_connection_count(blip_listener *listener, size_t *count);
-blip_status blip_listener_stop(blip_listener *listener, bool graceful, int64_t timeout);    /* not waiting; its connections close, gracefully or with 1001 */
+
+/**
+ * Stops to accept, and closes all connections of the listener.
+ *
+ * Returns at once; the stopped callback follows when all have ended. Nothing happens if it is not
+ * started, or stopped already.
+ *
+ * @param listener The listener.
+ * @param graceful true: connections finish what is under way, as blip_connection_close_gracefully;
+ *     false: they close with 1001.
+ * @param timeout For a graceful stop: how long they may go on, in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_stop(blip_listener *listener, bool graceful, int64_t timeout);
+
+/**
+ * Waits until the listener has stopped and all its connections have ended.
+ *
+ * @param listener The listener.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_STATE: it was never started; BLIP_ERROR_TIMEOUT; BLIP_ERROR_WOULD_DEADLOCK.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
 blip_status blip_listener_wait_stopped(blip_listener *listener, int64_t timeout);
+
+/**
+ * Gives why the listener could not start, the last time that it was tried.
+ *
+ * @param listener The listener.
+ * @param error Receives the error.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: error is NULL;
+ *     BLIP_ERROR_NOT_FOUND: nothing went wrong.
+ *
+ * Ownership: the error is lent by the listener: valid while it lives and is not started again.
+ * Threads: [any] [callback]. Since 1.0.
+ */
 blip_status blip_listener_error(blip_listener *listener, blip_error **error);
+
+/** @} */
 
 #ifdef __cplusplus
 }
