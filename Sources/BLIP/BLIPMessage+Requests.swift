@@ -24,7 +24,14 @@ extension BLIPMessage {
         return BLIP_OK
     }
 
-    public func setUserData(_ data: Handler<Never>) { extras.shared.withLock { $0.userData = data } }
+    public func setUserData(_ data: Handler<Never>) {
+        // The old data is released behind the lock: that may run code of the program.
+        let old = extras.shared.withLock { shared -> Handler<Never>? in
+            defer { shared.userData = data }
+            return shared.userData
+        }
+        _ = consume old
+    }
 
     public var userData: UnsafeMutableRawPointer? {
         existingExtras?.shared.withLock { $0.userData?.context }

@@ -92,9 +92,13 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     public var wantsReply: Bool { kind == .request && !flags.contains(.noReply) }
 
     public func handleDidEnd() {
-        guard isIncoming, kind == .request else { return }
-        connection?.requestHandleDidEnd(self)
+        guard isIncoming else { return }
+        if kind == .request { connection?.requestHandleDidEnd(self) }
+        if isBodyStreamed.load(ordering: .acquiring) { connection?.streamedHandleDidEnd(self) }
     }
+
+    /// No handle of it is valid.
+    var hasNoHandle: Bool { HandleTable.isIdle(slot) }
 
     /// The response function and context, which the caller now has to call and release.
     func takeCompletion() -> ResponseCompletion {

@@ -54,7 +54,7 @@ public class CommonOptions {
 
     /// Outgoing frames; deployed peers refuse more than 32,768 bytes.
     public func setFrameSize(_ bytes: UInt32) -> blip_status {
-        guard bytes >= 256, bytes <= 65_000 else { return BLIP_ERROR_ARGUMENT }
+        guard bytes >= 256, bytes <= 262_144 else { return BLIP_ERROR_ARGUMENT }
         limits.outgoingFrame = Int(bytes)
         limits.smallFrame = min(4096, Int(bytes))
         return BLIP_OK

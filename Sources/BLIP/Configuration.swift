@@ -38,7 +38,9 @@ final class Configuration: Sendable {
 
     /// The version that a subprotocol means; nil if it is none of ours.
     static func version(of subprotocol: String) -> ProtocolVersion? {
-        switch subprotocol.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false).first {
+        let parts = subprotocol.split(separator: "+", maxSplits: 1, omittingEmptySubsequences: false)
+        if parts.count == 2, parts[1].isEmpty { return nil }
+        return switch parts.first {
         case "BLIP_3": .v3
         case "BLIP": .v2
         default: nil

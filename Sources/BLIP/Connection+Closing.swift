@@ -27,11 +27,12 @@ extension Connection {
 
     /// From now on nothing new is accepted; the state callback follows from the loop.
     private func markClosing() {
-        let seen = state
-        if seen == BLIP_STATE_OPEN || seen == BLIP_STATE_CONNECTING {
-            _ = publishedState.compareExchange(
+        var seen = state
+        while seen < BLIP_STATE_CLOSING {
+            let (done, now) = publishedState.compareExchange(
                 expected: seen, desired: BLIP_STATE_CLOSING, ordering: .acquiringAndReleasing)
-            hasAnnouncedClosing.store(false, ordering: .relaxed)
+            if done { return }
+            seen = now
         }
     }
 
@@ -125,7 +126,7 @@ extension Connection {
         let old = publishedState.exchange(BLIP_STATE_CLOSING, ordering: .acquiringAndReleasing)
         guard old != BLIP_STATE_CLOSING || !hasAnnouncedClosing.load(ordering: .relaxed) else { return }
         hasAnnouncedClosing.store(true, ordering: .relaxed)
-        if let handler = callbacks.state {
+        if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSING), connection: self))
         }
     }
@@ -210,7 +211,7 @@ extension Connection {
         stream = nil
         upgrade = nil
         publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
-        if let handler = callbacks.state {
+        if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSED), connection: self))
         }
         let status = failure?.status ?? BLIP_OK
@@ -225,15 +226,13 @@ extension Connection {
         for waiter in openWaiters { waiter.signal(status == BLIP_OK ? BLIP_ERROR_CLOSED : status) }
         listener?.connectionDidEnd()
         context.remove(self)
-        if let handler = callbacks.close {
+        if let handler = settings.close {
             deliver(Event(.close(handler), status: status, connection: self))
         } else {
             closeDidSettle()
         }
         for waiter in closeWaiters { waiter.signal(status) }
-        // What the program gave is let go of now: contexts are released, and cycles through them end.
-        callbacks = ConnectionCallbacks()
-        handlers = HandlerTable()
+        endSettings()
         runtimeHold.objectDidEnd()
     }
 

@@ -12,7 +12,7 @@ extension Connection {
         guard !isIncoming else { return BLIP_ERROR_STATE }
         let (done, seen) = publishedState.compareExchange(
             expected: BLIP_STATE_NEW, desired: BLIP_STATE_CONNECTING, ordering: .acquiringAndReleasing)
-        guard done else { return seen == BLIP_STATE_CONNECTING || seen == BLIP_STATE_OPEN ? BLIP_OK : BLIP_ERROR_CLOSED }
+        guard done else { return seen < BLIP_STATE_CLOSING ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
         guard !runtimeHold.isStopped, loop.post({ [self] in startConnecting() }) else {
             publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
             return BLIP_ERROR_STOPPED
@@ -24,10 +24,11 @@ extension Connection {
         guard phase == .idle, let url else { return }
         begin()
         phase = .connecting
-        if let handler = callbacks.state {
+        if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CONNECTING), connection: self))
         }
         guard phase == .connecting else { return }
+        if let setupFailure { return finish(setupFailure) }
         runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url)")
         armTimer(after: configuration.connectTimeout)
         var options = Connector.Options()
@@ -213,7 +214,7 @@ extension Connection {
             return info.openWaiters
         }
         for waiter in waiters { waiter.signal(BLIP_OK) }
-        if let handler = callbacks.open { deliver(Event(.open(handler), connection: self)) }
+        if let handler = settings.open { deliver(Event(.open(handler), connection: self)) }
         guard phase == .open else { return }
         let waiting = waitingToSend
         waitingToSend = []

@@ -105,7 +105,7 @@ extension Connection {
 
     private func dispatch(_ request: BLIPMessage, _ session: Session) {
         if request.wantsReply { unanswered += 1 }
-        guard let handler = handlers.handler(for: request.property(Self.profileKey)) else {
+        guard let handler = settings.handlers.handler(for: request.property(Self.profileKey)) else {
             if request.wantsReply {
                 _ = respond(to: request, domain: "BLIP", code: 404, text: "No handler for BLIP request")
             }
@@ -200,7 +200,7 @@ extension Connection {
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
         if message.kind == .request {
-            guard let handler = handlers.handler(for: message.property(Self.profileKey)),
+            guard let handler = settings.handlers.handler(for: message.property(Self.profileKey)),
                 handler.flags & BLIP_HANDLER_STREAM != 0
             else { return }
             if message.wantsReply { unanswered += 1 }
@@ -224,14 +224,20 @@ extension Connection {
     /// Bytes of a streamed message have come, or its end, or its failure.
     func dataDidArrive(_ message: BLIPMessage, status: blip_status, _ session: Session?) {
         guard let extras = message.existingExtras, let body = extras.incoming else { return }
-        if configuration.queue == nil, let handler = extras.data, body.isEmpty {
+        if extras.isUnwanted {
+            session?.engine.consume(message, message.incomingBody.count)
+            body.append(UnsafeRawBufferPointer(start: nil, count: 0), status: status)
+        } else if configuration.queue == nil, let handler = extras.data, body.isEmpty {
             // Straight from the engine's buffer.
             offerDirectly(message, handler, status, body)
         } else {
             move(message, to: body, status: status)
             streamDidMove(message, body)
         }
+        guard status != BLIP_OK else { return }
         if status == BLIP_DATA_END { settleStreamed(message) }
+        // Nothing follows: the callback's context is let go of.
+        if configuration.queue == nil { extras.data = nil }
     }
 
     private func offerDirectly(
@@ -304,6 +310,22 @@ extension Connection {
         if let body = message.existingExtras?.incoming { streamDidMove(message, body) }
     }
 
+    /// The program let go of a streamed message without a data callback: nobody can read it, so it is thrown away.
+    func streamedHandleDidEnd(_ message: BLIPMessage) {
+        perform { [self] in
+            guard let extras = message.existingExtras, let body = extras.incoming, extras.data == nil,
+                !extras.isUnwanted, message.hasNoHandle
+            else { return }
+            extras.isUnwanted = true
+            body.drop()
+            let count = body.takeUnacknowledged()
+            guard let engine = session?.engine, phase == .open else { return }
+            engine.acknowledge(message, count)
+            engine.consume(message, message.incomingBody.count)
+            if engine.hasOutput { stream?.requestOutput() }
+        }
+    }
+
     /// The body of a streamed request is here: who did not answer and did not defer gets an empty response sent.
     private func settleStreamed(_ message: BLIPMessage) {
         guard message.kind == .request, message.wantsReply, configuration.queue == nil else { return }
@@ -317,7 +339,11 @@ extension Connection {
             case .body, .bodySource: BLIP_ERROR_BODY
             case .propertiesTooLarge, .tooLarge, .memory: BLIP_ERROR_LIMIT
             }
-        if message.isBodyStreamed.load(ordering: .relaxed) {
+        if message.kind == .request, !message.isBodyStreamed.load(ordering: .relaxed) {
+            guard message.wantsReply else { return }
+            unanswered += 1
+            _ = respond(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
+        } else if message.isBodyStreamed.load(ordering: .relaxed) {
             dataDidArrive(message, status: status, session)
             if message.kind == .request, message.wantsReply, message.reply.load(ordering: .relaxed) != ReplyState.replied {
                 _ = respond(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")

@@ -1,5 +1,6 @@
 import BLIPProtocol
 import CBLIP
+import Glibc
 import Synchronization
 import Transport
 import WebSocketProtocol
@@ -36,6 +37,7 @@ extension Connection {
         guard EventLoop.current == nil else { return (BLIP_ERROR_WOULD_DEADLOCK, nil) }
         guard request.kind == .request, !request.isIncoming else { return (BLIP_ERROR_ARGUMENT, nil) }
         guard !request.isFrozen else { return (BLIP_ERROR_IMMUTABLE, nil) }
+        guard request.wantsReply else { return (BLIP_ERROR_NO_REPLY, nil) }
         let waiter = Waiter()
         request.extras.requestWaiter = waiter
         let status = send(request, nil, nil, nil)
@@ -53,7 +55,7 @@ extension Connection {
 
     /// Hands a frozen message to the engine: at once on the loop, else through the inbox. False if the connection has ended.
     private func submit(_ message: BLIPMessage) -> Bool {
-        if loop.isCurrent {
+        if loop.isCurrent, !isFilling {
             guard phase != .closed else { return false }
             accept(message)
             return true
@@ -155,8 +157,10 @@ extension Connection {
             if !upgrade.output.isEmpty { return used }
             self.upgrade = nil
         }
+        isFilling = true
+        defer { isFilling = false }
         let maskBytes = session.role == .client ? 4 : 0
-        let headerRoom = 4 + maskBytes
+        let headerRoom = (configuration.limits.outgoingFrame > 0xFFFF ? 10 : 4) + maskBytes
         let room = configuration.limits.outgoingFrame + 64 + headerRoom + WebSocketFrame.maximumControlFrame
         used += writeControl(session, UnsafeMutableRawBufferPointer(rebasing: buffer[used...]))
         guard phase == .open else { return used }
@@ -167,14 +171,14 @@ extension Connection {
             guard frame.count > 0 else {
                 if let error = frame.error { sourceDidFail(session, error) }
                 if let message = frame.message, let failure = frame.failure { fail(outgoing: Self.own(message), failure) }
-                if frame.message == nil || frame.error != nil { break }
+                guard frame.failure != nil, frame.error == nil else { break }
                 continue
             }
             var payload = start + headerRoom
             let header = WebSocketFrame.headerSize(payload: frame.count, masked: maskBytes > 0)
             if header < headerRoom {
                 payload = start + header
-                payload.copyMemory(from: start + headerRoom, byteCount: frame.count)
+                memmove(payload, start + headerRoom, frame.count)
             }
             if maskBytes > 0 {
                 let key = context.maskKeys.next()
@@ -280,17 +284,15 @@ extension Connection {
 
     /// Sends a response; any thread.
     public func respond(to request: BLIPMessage, with response: BLIPMessage) -> blip_status {
+        guard response.number == request.number, response.connection === self else { return BLIP_ERROR_ARGUMENT }
         let status = takeReply(of: request)
         guard status == BLIP_OK else { return status }
         guard !response.frozen.exchange(true, ordering: .acquiringAndReleasing) else {
             request.reply.store(ReplyState.deferred, ordering: .releasing)
             return BLIP_ERROR_IMMUTABLE
         }
-        response.number = request.number
-        response.connection = self
         guard response.properties.count <= configuration.limits.properties, submit(response) else {
             let status = response.properties.count > configuration.limits.properties ? BLIP_ERROR_LIMIT : BLIP_ERROR_CLOSED
-            response.connection = nil
             response.frozen.store(false, ordering: .releasing)
             request.reply.store(ReplyState.deferred, ordering: .releasing)
             return status
@@ -315,8 +317,10 @@ extension Connection {
     /// A response for a request, not yet sent. It inherits the request's urgency.
     @inline(__always)
     public func makeResponse(to request: BLIPMessage, _ kind: MessageKind = .response) -> BLIPMessage {
-        let response = loop.isCurrent ? context.makeMessage() : BLIPMessage()
+        let response = LoopContext.newMessage()
         response.kind = kind
+        response.number = request.number
+        response.connection = self
         if request.flags.contains(.urgent) { response.flags = .urgent }
         return response
     }

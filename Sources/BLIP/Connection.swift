@@ -50,8 +50,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var stream: Transport.Stream?
     var connector: Connector?
     var upgrade: Upgrade?
-    var callbacks: ConnectionCallbacks
-    var handlers: HandlerTable
+    /// What the loop goes by; `info` has what the program has set.
+    private var knownSettings: ConnectionSettings
+    private let hasNewSettings = Atomic<Bool>(false)
     var timer: ConnectionTimer?
     var waitingToSend: [BLIPMessage] = []
     var indexInContext = -1
@@ -63,8 +64,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var drainDeadline = UInt64.max
     /// The program was told that the connection is closing.
     let hasAnnouncedClosing = Atomic<Bool>(false)
-    private var ownsCallbacks: Bool
-    private var ownsHandlers: Bool
+    /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
+    var isFilling = false
+    /// Why it cannot connect at all.
+    private(set) var setupFailure: Failure?
 
     var isIncoming: Bool { url == nil }
     var loop: EventLoop { context.loop }
@@ -76,22 +79,22 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         guard !runtime.isStopped, let context = runtime.pickContext() else {
             throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
         }
+        let options = options ?? ConnectionOptions()
         do {
-            configuration = try (options ?? ConnectionOptions()).configuration(
-                isSecure: url.isSecure, queue: runtime.queue)
+            configuration = try options.configuration(isSecure: url.isSecure, queue: runtime.queue)
         } catch {
-            throw Failure(error)
+            // Reported as the connection's error when it is to connect.
+            configuration = Configuration(options, queue: runtime.queue, tls: nil)
+            setupFailure = Failure(error)
         }
         self.context = context
         self.url = url
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
         inbox = Inbox()
-        callbacks = ConnectionCallbacks()
-        handlers = HandlerTable()
-        ownsCallbacks = true
-        ownsHandlers = true
+        knownSettings = ConnectionSettings()
         runtimeHold = runtime
+        info.withLock { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
     }
@@ -104,11 +107,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         configuration = listener.configuration
         publishedState = Atomic(BLIP_STATE_CONNECTING)
         inbox = Inbox()
-        callbacks = listener.connectionCallbacks
-        handlers = listener.handlers
-        ownsCallbacks = false
-        ownsHandlers = false
+        knownSettings = listener.connectionSettings
         runtimeHold = context.runtime
+        info.withLock { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtimeHold.objectDidBegin()
     }
@@ -116,7 +117,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     /// Keeps the runtime while the connection exists.
     let runtimeHold: Runtime
 
-    deinit { HandleTable.freeSlot(slot) }
+    deinit {
+        info.withLock { $0.error?.end() }
+        HandleTable.freeSlot(slot)
+    }
 
     // MARK: Handle
 
@@ -132,6 +136,15 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         }
     }
 
+    /// Nobody can ask for the error any more.
+    public func handleDidEnd() {
+        let error = info.withLock { info -> OwnedError? in
+            defer { info.error = nil }
+            return info.error
+        }
+        error?.end()
+    }
+
     func closeDidSettle() {
         let old = info.withLock { info -> OpaquePointer? in
             guard !info.hasEndedHandle else { return nil }
@@ -143,38 +156,63 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     // MARK: Settings, from any thread
 
-    /// Runs a change on the loop: at once if this is its thread.
+    /// Runs a change on the loop: at once if this is its thread and the engine is not at work.
     func perform(_ body: @escaping @Sendable () -> Void) {
-        if loop.isCurrent { body() } else { loop.post(body) }
+        if loop.isCurrent, !isFilling { body() } else { loop.post(body) }
+    }
+
+    /// Replaces the settings; what comes from the peer afterwards is handled by the new ones.
+    private func replaceSettings(_ change: (ConnectionSettings) -> ConnectionSettings?) -> blip_status {
+        // The old ones are let go of behind the lock: that may run code of the program.
+        let (old, status) = info.withLock { info -> (ConnectionSettings?, blip_status) in
+            guard let current = info.settings else { return (nil, BLIP_ERROR_CLOSED) }
+            guard let new = change(current) else { return (nil, BLIP_ERROR_NOT_FOUND) }
+            info.settings = new
+            hasNewSettings.store(true, ordering: .releasing)
+            return (current, BLIP_OK)
+        }
+        _ = consume old
+        return status
     }
 
     public func setHandler(_ profile: Text?, _ handler: RequestHandler?) -> blip_status {
-        guard handler == nil || handler?.function != nil || configuration.queue != nil else {
+        guard profile == nil || handler == nil || handler?.function != nil || configuration.queue != nil else {
             return BLIP_ERROR_ARGUMENT
         }
-        perform { [self] in
-            if !ownsHandlers {
-                handlers = handlers.copy()
-                ownsHandlers = true
-            }
-            if let profile, let bytes = profile.slice.bytes {
-                handlers.set(bytes, handler)
-            } else {
-                handlers.fallback = handler
-            }
-        }
-        return BLIP_OK
+        let handler = handler?.function == nil && configuration.queue == nil ? nil : handler
+        return replaceSettings { $0.settingHandler(profile, handler) }
     }
 
-    public func setCallbacks(_ change: @escaping @Sendable (ConnectionCallbacks) -> Void) -> blip_status {
-        perform { [self] in
-            if !ownsCallbacks {
-                callbacks = callbacks.copy()
-                ownsCallbacks = true
-            }
-            change(callbacks)
+    public func setCallbacks(_ change: (ConnectionSettings) -> Void) -> blip_status {
+        replaceSettings { $0.changed(change) }
+    }
+
+    /// The settings that hold now. Loop thread.
+    @inline(__always)
+    var settings: ConnectionSettings {
+        if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
+        return knownSettings
+    }
+
+    @inline(never)
+    private func refreshSettings() {
+        hasNewSettings.store(false, ordering: .relaxed)
+        let old = knownSettings
+        knownSettings = info.withLock { $0.settings } ?? ConnectionSettings()
+        _ = consume old
+    }
+
+    /// The connection has ended: what the program gave is let go of, and cycles through it end.
+    func endSettings() {
+        let old = info.withLock { info -> ConnectionSettings? in
+            defer { info.settings = nil }
+            return info.settings
         }
-        return BLIP_OK
+        let known = knownSettings
+        knownSettings = ConnectionSettings()
+        hasNewSettings.store(false, ordering: .relaxed)
+        _ = consume old
+        _ = consume known
     }
 
     // MARK: State
@@ -184,7 +222,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     func publish(_ state: Int32) {
         guard publishedState.load(ordering: .relaxed) != state else { return }
         publishedState.store(state, ordering: .releasing)
-        if let handler = callbacks.state {
+        if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(state), connection: self))
         }
     }

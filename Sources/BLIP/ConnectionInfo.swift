@@ -3,6 +3,8 @@ import WebSocketProtocol
 
 /// What other threads may ask of a connection; behind its lock. Texts are set once and live as long as the connection.
 struct ConnectionInfo {
+    /// What the program has set; nil once the connection has ended.
+    var settings: ConnectionSettings?
     var subprotocol: Text?
     var version: Int32 = 0
     var localAddress: Text?

@@ -20,6 +20,8 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     private var descriptor: Int32 = -1
     private var isSignalled = false
     private var paused: [Connection] = []
+    /// The program has let go of the queue: nobody will ever take an event.
+    private var isAbandoned = false
 
     public init(capacity: UInt32) {
         self.capacity = capacity == 0 ? 4096 : Int(capacity)
@@ -40,6 +42,21 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
         HandleTable.freeSlot(slot)
     }
 
+    /// Events that nobody can take any more are dropped, and their contexts released.
+    public func handleDidEnd() {
+        let (dropped, resumed) = locked { () -> ([Event], [Connection]) in
+            isAbandoned = true
+            defer {
+                events = []
+                head = 0
+                paused = []
+            }
+            return (Array(events[head...]), paused)
+        }
+        for connection in resumed { connection.resumeAfterQueue() }
+        _ = consume dropped
+    }
+
     private func locked<R>(_ body: () -> R) -> R {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
@@ -51,6 +68,7 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     /// Adds an event; true if the queue is now full, and `connection` should stop reading until it is resumed.
     func push(_ event: Event, pausing connection: Connection? = nil) -> Bool {
         locked {
+            guard !isAbandoned else { return false }
             events.append(event)
             if sleepers > 0 { pthread_cond_signal(condition) }
             signalDescriptor()

@@ -109,6 +109,12 @@ public enum HandleTable {
         }
     }
 
+    /// No handle of this slot is valid.
+    static func isIdle(_ index: UInt32) -> Bool {
+        guard let slot = slot(index) else { return true }
+        return slot.pointee.state.load(ordering: .acquiring) & 0xFFFF_FFFF == 0
+    }
+
     // MARK: References
 
     @inline(__always)

@@ -1,6 +1,6 @@
 import CBLIP
 
-/// Handlers by profile. Shared between a listener and its connections until one of them changes it.
+/// Handlers by profile.
 final class HandlerTable: @unchecked Sendable {
     /// Where a profile's handler is; nothing in it is reference counted, so that a look-up costs no more than it must.
     private struct Bucket {
@@ -35,13 +35,17 @@ final class HandlerTable: @unchecked Sendable {
         return entries[index].handler
     }
 
-    func set(_ profile: UnsafeRawBufferPointer, _ handler: RequestHandler?) {
+    /// Sets, replaces or (nil) removes a profile's handler; false if there was none to be removed.
+    func set(_ profile: UnsafeRawBufferPointer, _ handler: RequestHandler?) -> Bool {
         if let index = index(of: profile) {
             if let handler { entries[index].handler = handler } else { entries.remove(at: index) }
         } else if let handler {
             entries.append(Entry(profile: Text(profile), handler: handler))
+        } else {
+            return false
         }
         rebuild()
+        return true
     }
 
     /// Setting handlers is rare: the buckets are made anew each time.

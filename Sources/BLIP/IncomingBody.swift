@@ -78,6 +78,14 @@ final class IncomingBody: @unchecked Sendable {
         }
     }
 
+    /// Throws everything away; it counts as consumed.
+    func drop() {
+        state.withLock { state in
+            state.unacknowledged += state.bytes.count
+            state.bytes.removeAll(keepingCapacity: 0)
+        }
+    }
+
     var isEmpty: Bool { state.withLock { $0.bytes.count == 0 } }
 
     /// Counts consumed bytes; true if the caller must post an acknowledgement to the loop.

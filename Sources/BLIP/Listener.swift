@@ -13,6 +13,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     let configuration: Configuration
     let paths: [String]
     private let maximumConnections: Int
+    private let setupFailure: Failure?
     private(set) var handle: OpaquePointer?
     /// Connections that have not ended.
     private let connections = Atomic<Int>(0)
@@ -38,8 +39,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     private let settings = Locked(Settings())
 
     private struct Settings {
-        var handlers = HandlerTable()
-        var callbacks = ConnectionCallbacks()
+        var connection = ConnectionSettings()
         var accept: Handler<blip_accept_fn>?
         var stopped: Handler<blip_stopped_fn>?
     }
@@ -50,8 +50,11 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         self.runtime = runtime
         do {
             configuration = try options.configuration(queue: runtime.queue)
+            setupFailure = nil
         } catch {
-            throw Failure(error)
+            // Reported as the listener's error when it is to start.
+            configuration = Configuration(options, queue: runtime.queue, tls: nil)
+            setupFailure = Failure(error)
         }
         paths = options.paths
         maximumConnections = Int(options.maximumConnections)
@@ -66,37 +69,44 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     // MARK: What its connections begin with
 
-    /// A table that is never changed once a connection may have it.
-    var handlers: HandlerTable { settings.withLock { $0.handlers } }
-    var connectionCallbacks: ConnectionCallbacks { settings.withLock { $0.callbacks } }
+    var connectionSettings: ConnectionSettings { settings.withLock { $0.connection } }
     var acceptHandler: Handler<blip_accept_fn>? { settings.withLock { $0.accept } }
 
+    /// Replaces the settings; the old ones are let go of behind the lock, because that may run code of the program.
+    private func replaceSettings(_ change: (ConnectionSettings) -> ConnectionSettings?) -> blip_status {
+        let old = settings.withLock { settings -> ConnectionSettings? in
+            guard let new = change(settings.connection) else { return nil }
+            defer { settings.connection = new }
+            return settings.connection
+        }
+        return old == nil ? BLIP_ERROR_NOT_FOUND : BLIP_OK
+    }
+
     public func setHandler(_ profile: Text?, _ handler: RequestHandler?) -> blip_status {
-        guard handler == nil || handler?.function != nil || configuration.queue != nil else {
+        guard profile == nil || handler == nil || handler?.function != nil || configuration.queue != nil else {
             return BLIP_ERROR_ARGUMENT
         }
-        settings.withLock { settings in
-            let table = settings.handlers.copy()
-            if let profile, let bytes = profile.slice.bytes {
-                table.set(bytes, handler)
-            } else {
-                table.fallback = handler
-            }
-            settings.handlers = table
-        }
-        return BLIP_OK
+        let handler = handler?.function == nil && configuration.queue == nil ? nil : handler
+        return replaceSettings { $0.settingHandler(profile, handler) }
     }
 
-    public func setCallbacks(_ change: (ConnectionCallbacks) -> Void) {
-        settings.withLock { settings in
-            let copy = settings.callbacks.copy()
-            change(copy)
-            settings.callbacks = copy
+    public func setCallbacks(_ change: (ConnectionSettings) -> Void) { _ = replaceSettings { $0.changed(change) } }
+
+    public func setAccept(_ handler: Handler<blip_accept_fn>?) {
+        let old = settings.withLock { settings -> Handler<blip_accept_fn>? in
+            defer { settings.accept = handler }
+            return settings.accept
         }
+        _ = consume old
     }
 
-    public func setAccept(_ handler: Handler<blip_accept_fn>?) { settings.withLock { $0.accept = handler } }
-    public func setStopped(_ handler: Handler<blip_stopped_fn>?) { settings.withLock { $0.stopped = handler } }
+    public func setStopped(_ handler: Handler<blip_stopped_fn>?) {
+        let old = settings.withLock { settings -> Handler<blip_stopped_fn>? in
+            defer { settings.stopped = handler }
+            return settings.stopped
+        }
+        _ = consume old
+    }
 
     // MARK: Life
 
@@ -115,6 +125,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             return true
         }
         guard isFree else { return BLIP_ERROR_STATE }
+        if let setupFailure { return fail(setupFailure) }
         do {
             let acceptor: Acceptor
             let scheme = configuration.tls == nil ? "ws" : "wss"
@@ -144,15 +155,19 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             runtime.log(BLIP_LOG_INFO, "listener", "listening on \(url)")
             return BLIP_OK
         } catch {
-            let failure = Failure(error)
-            let error = OwnedError(ErrorRecord(failure))
-            shared.withLock {
-                $0.phase = .new
-                $0.error?.end()
-                $0.error = error
-            }
-            return failure.status
+            return fail(Failure(error))
         }
+    }
+
+    /// Starting failed; it may be tried again.
+    private func fail(_ failure: Failure) -> blip_status {
+        let error = OwnedError(ErrorRecord(failure))
+        shared.withLock {
+            $0.phase = .new
+            $0.error?.end()
+            $0.error = error
+        }
+        return failure.status
     }
 
     private func accept(_ descriptor: Int32) {
@@ -215,10 +230,11 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             return shared.stopWaiters
         }
         guard let waiters else { return }
-        let handler = settings.withLock { settings -> Handler<blip_stopped_fn>? in
+        let old = settings.withLock { settings -> Settings in
             defer { settings = Settings() }
-            return settings.stopped
+            return settings
         }
+        let handler = old.stopped
         if let handler {
             let event = Event(.stopped(handler), listener: self)
             if let queue = configuration.queue { _ = queue.push(event) } else { event.run() }
@@ -248,7 +264,11 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             return true
         }
         if wasNew {
-            settings.withLock { $0 = Settings() }
+            let old = settings.withLock { settings -> Settings in
+                defer { settings = Settings() }
+                return settings
+            }
+            _ = consume old
             stoppedDidSettle()
             runtime.objectDidEnd()
         } else {

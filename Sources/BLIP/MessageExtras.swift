@@ -20,6 +20,8 @@ final class MessageExtras: @unchecked Sendable {
     var isResponseStreamed = false
     /// Data events are wanted although no function was given.
     var wantsDataEvents = false
+    /// Nobody can read the streamed body any more.
+    var isUnwanted = false
     var timeout: Int64 = -1
 
     // The loop's.

@@ -151,7 +151,11 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     // MARK: Log
 
     public func setLog(_ level: Int32, _ handler: Handler<blip_log_fn>) {
-        logHandler.withLock { $0 = handler.function == nil ? nil : handler }
+        let old = logHandler.withLock { current -> Handler<blip_log_fn>? in
+            defer { current = handler.function == nil ? nil : handler }
+            return current
+        }
+        _ = consume old
         logLevel.store(handler.function == nil ? 0 : level, ordering: .releasing)
     }
 

@@ -110,7 +110,7 @@ public func blip_runtime_set_log(
 ) -> blip_status {
     let handler = Handler<blip_log_fn>(fn, context, release)
     return HandleTable.with(runtime) { (runtime: Runtime) in
-        guard level >= 0 else { return BLIP_ERROR_ARGUMENT }
+        guard level >= 0, level <= BLIP_LOG_DEBUG else { return BLIP_ERROR_ARGUMENT }
         runtime.setLog(level, handler)
         return BLIP_OK
     }
