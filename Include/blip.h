@@ -107,7 +107,7 @@ extern "C" {
 #endif
 
 /**
- * @defgroup blip_library Library and types
+ * @defgroup library Library and types
  *
  * The version of header and library, the types that everything else uses, and the texts of
  * statuses.
@@ -128,8 +128,8 @@ extern "C" {
 #define BLIP_VERSION_NUMBER (BLIP_VERSION_MAJOR*1000000+BLIP_VERSION_MINOR*1000+BLIP_VERSION_PATCH)
 
 /**
- * What became of a call: BLIP_OK (0), an error (negative), or one of the few positive ones. Since
- * 1.0.
+ * What became of a call: BLIP_OK (0), an error (negative), or one of the few positive ones.
+ * Since 1.0.
  */
 typedef int32_t blip_status;
 
@@ -234,7 +234,7 @@ blip_slice blip_text(const char *text);
 /** @} */
 
 /**
- * @defgroup blip_statuses Statuses
+ * @defgroup statuses Statuses
  *
  * Errors lie in bands, with gaps for later ones: misuse from -1, state from -50, peer and protocol
  * from -100, network from -200, TLS from -300, HTTP from -400, limits from -500, internal ones from
@@ -262,8 +262,8 @@ blip_slice blip_text(const char *text);
 #define BLIP_ERROR_IMMUTABLE (-4)
 
 /**
- * A waiting function was called on a loop thread, in a callback: use the asynchronous form. Since
- * 1.0.
+ * A waiting function was called on a loop thread, in a callback: use the asynchronous form.
+ * Since 1.0.
  */
 #define BLIP_ERROR_WOULD_DEADLOCK (-5)
 
@@ -349,8 +349,8 @@ blip_slice blip_text(const char *text);
 #define BLIP_ERROR_PEER_SILENT (-207)
 
 /**
- * A file is not a regular one, the range lies outside of it, or its descriptor is not good. Since
- * 1.0.
+ * A file is not a regular one, the range lies outside of it, or its descriptor is not good.
+ * Since 1.0.
  */
 #define BLIP_ERROR_FILE (-208)
 
@@ -383,7 +383,7 @@ blip_slice blip_text(const char *text);
 /** @} */
 
 /**
- * @defgroup blip_errors Errors
+ * @defgroup errors Errors
  *
  * A blip_error belongs to the connection, listener or error response that it was got from, and
  * lives as long. To keep it longer, retain it.
@@ -471,7 +471,7 @@ void blip_error_release(blip_error *error);
 /** @} */
 
 /**
- * @defgroup blip_runtimes Runtimes
+ * @defgroup runtimes Runtimes
  *
  * A runtime has loops; each loop carries any number of connections. By default each loop has a
  * thread of the library's ("blip-0" and so on, with all signals blocked). A runtime without threads
@@ -694,7 +694,7 @@ blip_status blip_runtime_set_log(
 /** @} */
 
 /**
- * @defgroup blip_queues Queues and events
+ * @defgroup queues Queues and events
  *
  * A queue takes events from loop threads to threads of the program. It is given to options of a
  * runtime, connection or listener, and carries everything that would be a callback then, except
@@ -863,8 +863,8 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_CLOSE 8
 
 /**
- * Kind of event. A ping has ended: connection, status, value: the round trip in microseconds. Since
- * 1.0.
+ * Kind of event. A ping has ended: connection, status, value: the round trip in microseconds.
+ * Since 1.0.
  */
 #define BLIP_EVENT_PONG 9
 
@@ -983,7 +983,7 @@ void blip_event_release(blip_event *event);
 /** @} */
 
 /**
- * @defgroup blip_callbacks Callbacks
+ * @defgroup callbacks Callbacks
  *
  * The functions that a program writes. Handles and slices that they are given are borrowed until
  * they return.
@@ -1201,7 +1201,7 @@ typedef void (*blip_stopped_fn)(blip_listener *listener, blip_status status, voi
 /** @} */
 
 /**
- * @defgroup blip_connection_options Options of connections
+ * @defgroup connection_options Options of connections
  *
  * Made, filled in, given to blip_connection_new, and released. They can be used for any number of
  * connections, and changed between.
@@ -1241,15 +1241,15 @@ void blip_connection_options_release(blip_connection_options *options);
  * Adds a subprotocol that is offered, the first one preferred.
  *
  * "BLIP_3" is version 3, "BLIP" version 2; an application's own name follows a plus sign, as in
- * "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: BLIP_3, then BLIP. A name that
- * is there already changes nothing.
+ * "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: "BLIP_3", then "BLIP". A name
+ * that is there already changes nothing.
  *
  * Source: RFC 6455 §1.9, §4.1.
  *
  * @param options The options.
  * @param protocol The name.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not BLIP or BLIP_3
- *     with an application's name, or not a token; BLIP_ERROR_TEXT.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: another version, or
+ *     not a token; BLIP_ERROR_TEXT.
  *
  * Ownership: protocol is borrowed for the call.
  * Threads: [object] [callback]. Since 1.0.
@@ -1422,8 +1422,8 @@ blip_status blip_connection_options_set_compression_level(
 #define BLIP_LIMIT_UNFINISHED_BYTES 5
 
 /**
- * A limit: the largest HTTP head that is accepted, in bytes; 256 to 2^20, default 16 KiB. Since
- * 1.0.
+ * A limit: the largest HTTP head that is accepted, in bytes; 256 to 2^20, default 16 KiB.
+ * Since 1.0.
  */
 #define BLIP_LIMIT_HTTP_HEAD 6
 
@@ -1525,7 +1525,7 @@ blip_status blip_connection_options_set_tls_versions(
 /** @} */
 
 /**
- * @defgroup blip_connections Connections
+ * @defgroup connections Connections
  *
  * A connection is made, given handlers and callbacks, and then connected; nothing can be missed so.
  * It goes through its states once, in order, and is not used again. Texts that it gives stay as
@@ -2130,7 +2130,7 @@ blip_status blip_connection_counters(
 /** @} */
 
 /**
- * @defgroup blip_sending Sending
+ * @defgroup sending Sending
  *
  * Requests of one connection arrive in the order of sending, except that urgent ones may pass
  * others and small ones large bodies. Responses come in any order.
@@ -2191,7 +2191,7 @@ blip_status blip_connection_request(
 /** @} */
 
 /**
- * @defgroup blip_messages Messages
+ * @defgroup messages Messages
  *
  * A message of the program's is mutable until it is sent or responded with; then it is frozen, and
  * may be looked at from any thread. Received messages are frozen from the start. Properties keep
@@ -2944,7 +2944,7 @@ blip_status blip_message_copy(blip_message *message, blip_message **request);
 /** @} */
 
 /**
- * @defgroup blip_responding Responding
+ * @defgroup responding Responding
  *
  * A request of the peer is answered once. Functions here take a received request; with one that
  * wants no reply they give BLIP_ERROR_NO_REPLY. An answer that was accepted (BLIP_OK) may still be
@@ -3104,7 +3104,7 @@ blip_status blip_message_error(blip_message *response, blip_error **error);
 /** @} */
 
 /**
- * @defgroup blip_listener_options Options of listeners
+ * @defgroup listener_options Options of listeners
  *
  * As those of connections; they hold for all connections of the listener. Limits are named with the
  * options of connections.
@@ -3139,15 +3139,15 @@ void blip_listener_options_release(blip_listener_options *options);
  *
  * The first one in the client's list that is spoken here is chosen; without any, the client gets
  * HTTP 400. "BLIP_3" is version 3, "BLIP" version 2; an application's own name follows a plus sign,
- * as in "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: BLIP_3, then BLIP. A
+ * as in "BLIP_3+CBMobile_3". They are compared whole and exactly. Default: "BLIP_3", then "BLIP". A
  * name that is there already changes nothing.
  *
  * Source: RFC 6455 §1.9, §4.1.
  *
  * @param options The options.
  * @param protocol The name.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not BLIP or BLIP_3
- *     with an application's name, or not a token; BLIP_ERROR_TEXT.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: another version, or
+ *     not a token; BLIP_ERROR_TEXT.
  *
  * Ownership: protocol is borrowed for the call.
  * Threads: [object] [callback]. Since 1.0.
@@ -3344,7 +3344,7 @@ blip_status blip_listener_options_set_max_connections(
 /** @} */
 
 /**
- * @defgroup blip_listeners Listeners
+ * @defgroup listeners Listeners
  *
  * A listener is made, given handlers and callbacks, and started. Its handlers and callbacks are
  * those of the connections accepted afterwards; each connection can have its own instead. It is
