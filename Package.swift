@@ -54,7 +54,7 @@ let package = Package(
             swiftSettings: settings,
             linkerSettings: [
                 .unsafeFlags([
-                    "-static-stdlib",
+                    "-static-stdlib", "-use-ld=lld",
                     "-Xlinker", "--gc-sections",
                     "-Xlinker", "--version-script=Sources/LibBLIP/libblip.map",
                     "-Xlinker", "-soname=libblip.so.1",
