@@ -360,7 +360,7 @@ blip_slice blip_text(const char *text);
 /** The peer's certificate is not trusted, or is for another name. Since 1.0. */
 #define BLIP_ERROR_CERTIFICATE (-301)
 
-/** A certificate, key or CA file of this side cannot be used; the log says why. Since 1.0. */
+/** A certificate, key or CA file of this side cannot be used; the error says why. Since 1.0. */
 #define BLIP_ERROR_TLS_SETUP (-302)
 
 /** The peer sent malformed or unexpected HTTP, or a request that was refused. Since 1.0. */
@@ -681,7 +681,8 @@ typedef void (*blip_log_fn)(int32_t level, blip_slice domain, blip_slice text, v
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: level below 0.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: level is none of
+ *     these.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -702,8 +703,8 @@ blip_status blip_runtime_set_log(
  * both. Several threads may take; what they take is in order, what they make of it runs side by
  * side. The capacity is no wall: at that many events the connections that bring more stop reading
  * from their peers, until half of them are taken; completions of what the program sent still go in.
- * A queue must be emptied until the close and stopped events have come: events that wait keep their
- * connections alive.
+ * A queue is to be emptied until the close and stopped events have come: events that wait keep
+ * their connections alive.
  *
  * @{
  */
@@ -733,7 +734,9 @@ blip_status blip_queue_new(uint32_t capacity, blip_queue **queue);
 blip_queue *blip_queue_retain(blip_queue *queue);
 
 /**
- * Gives a reference back; the queue itself lives on while connections or listeners use it.
+ * Gives a reference back; with the last one of the program, all events are dropped, now and later.
+ *
+ * Contexts are released, requests of the peer that waited are not answered.
  *
  * @param queue The queue.
  *
@@ -1044,7 +1047,8 @@ typedef void (*blip_response_fn)(
  * What it does not consume comes again, in front of what arrives next; only what was consumed is
  * acknowledged to the peer, which stops at about 128,000 unacknowledged bytes. So never wait for
  * more than some 50,000 bytes before consuming. With BLIP_DATA_END or a negative status the
- * callback is not called again; what it leaves then can still be read with blip_message_read.
+ * callback is not called again; what it leaves then can still be read with blip_message_read. A
+ * streamed message that has neither a data callback nor a handle left is thrown away as it comes.
  *
  * @param message The message.
  * @param data The bytes; may be empty at the end.
@@ -1094,9 +1098,9 @@ typedef void (*blip_progress_fn)(blip_message *message, uint64_t sent, void *con
  * Fills a buffer with the next bytes of a body that is pulled.
  *
  * Always called on the loop thread of the connection, from inside its output, also with a queue: it
- * must not wait, and should call nothing of the library but blip_message_resume_body. After a
- * failure before the first frame the message alone fails with BLIP_ERROR_BODY; later the connection
- * is closed with 1011, because BLIP cannot take a message back.
+ * must not wait. After a failure before the first frame the message alone fails with
+ * BLIP_ERROR_BODY; later the connection is closed with 1011, because BLIP cannot take a message
+ * back.
  *
  * @param buffer Where the bytes go.
  * @param capacity Room in buffer, in bytes, at least 1.
@@ -1363,9 +1367,9 @@ blip_status blip_connection_options_set_ping(
  * Default 16,384. Deployed peers refuse more than 32,768.
  *
  * @param options The options.
- * @param bytes 256 to 65,000.
+ * @param bytes 256 to 262,144.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below 256 or above
- *     65,000.
+ *     262,144.
  *
  * Threads: [object] [callback]. Since 1.0.
  */
@@ -1558,8 +1562,8 @@ blip_status blip_connection_options_set_tls_versions(
  *
  * Schemes: ws, wss (http and https mean the same), and ws+unix, wss+unix with the socket's path
  * percent-encoded as host: ws+unix://%2Frun%2Fblip.sock/path. User name and password in the URL are
- * sent as Basic authentication. Files named by the options are read now; what is wrong goes to the
- * runtime's log.
+ * sent as Basic authentication. Files named by the options are read now, but one that cannot be
+ * used is reported when it connects. What is wrong with a URL goes to the runtime's log.
  *
  * Source: RFC 6455 §3; RFC 7617.
  *
@@ -1568,8 +1572,8 @@ blip_status blip_connection_options_set_tls_versions(
  * @param options Options, copied; NULL: the defaults.
  * @param connection Receives the connection.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
- *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_TLS_SETUP: a file cannot be used;
- *     BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_RESOURCES.
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_STOPPED: the runtime was stopped;
+ *     BLIP_ERROR_RESOURCES.
  *
  * Ownership: url is borrowed for the call. The connection is the caller's: blip_connection_release.
  * Threads: [any] [callback]. Since 1.0.
@@ -1625,7 +1629,8 @@ void blip_connection_release(blip_connection *connection);
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
- *     fn is NULL and the connection has no queue; BLIP_ERROR_TEXT.
+ *     fn is NULL and the connection has no queue; BLIP_ERROR_TEXT; BLIP_ERROR_CLOSED: the
+ *     connection has ended.
  *
  * Ownership: profile is borrowed for the call. context is lent until release_context is called,
  * which happens at once if the call fails.
@@ -1640,7 +1645,8 @@ blip_status blip_connection_set_handler(
  *
  * @param connection The connection.
  * @param profile The text of the property Profile that is to be handled.
- * @return BLIP_OK, also if there is none; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND:
+ *     there is none; BLIP_ERROR_CLOSED: the connection has ended.
  *
  * Ownership: profile is borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
@@ -1655,12 +1661,13 @@ blip_status blip_connection_remove_handler(blip_connection *connection, blip_sli
  *
  * @param connection The connection.
  * @param flags 0 or BLIP_HANDLER_STREAM.
- * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param fn The handler; NULL: none, or with a queue that is read by blip_queue_next an event
+ *     without function.
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
- *     fn is NULL and the connection has no queue.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag;
+ *     BLIP_ERROR_CLOSED: the connection has ended.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -1680,7 +1687,8 @@ blip_status blip_connection_set_default_handler(
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -1699,7 +1707,8 @@ blip_status blip_connection_set_open_callback(
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -1718,7 +1727,8 @@ blip_status blip_connection_set_close_callback(
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -1730,11 +1740,12 @@ blip_status blip_connection_set_state_callback(
 /**
  * Begins to connect; the open callback or the close callback follows.
  *
- * Nothing happens if it connects or is open already.
+ * What can go wrong is listed at blip_connection_wait_open.
  *
  * @param connection The connection.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: an accepted connection;
- *     BLIP_ERROR_CLOSED: it is closing or closed; BLIP_ERROR_STOPPED: the runtime was stopped.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it connects or is open
+ *     already, or is an accepted one; BLIP_ERROR_CLOSED: it is closing or closed;
+ *     BLIP_ERROR_STOPPED: the runtime was stopped.
  *
  * Threads: [any] [callback]. Since 1.0.
  */
@@ -1751,9 +1762,9 @@ blip_status blip_connection_connect(blip_connection *connection);
  *     BLIP_ERROR_TIMEOUT: not open yet; BLIP_ERROR_CLOSED: it is closing or was closed;
  *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_STOPPED; or why it could not open: BLIP_ERROR_RESOLVE,
  *     BLIP_ERROR_REFUSED, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_NETWORK, BLIP_ERROR_PERMISSION,
- *     BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_HTTP,
- *     BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT; blip_connection_error has
- *     the detail.
+ *     BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_TLS_SETUP,
+ *     BLIP_ERROR_HTTP, BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT;
+ *     blip_connection_error has the detail.
  *
  * Threads: [any], waits. Since 1.0.
  */
@@ -2177,9 +2188,9 @@ blip_status blip_connection_send(
  * @param request A request made by blip_request_new or blip_message_copy.
  * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
  * @param response Receives the response.
- * @return BLIP_OK, with response NULL if the request wants no reply; BLIP_ERROR_HANDLE,
- *     BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1; or not a request of this side; or
- *     response is NULL; BLIP_ERROR_CLOSED; BLIP_ERROR_IMMUTABLE; BLIP_ERROR_LIMIT;
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1; or
+ *     not a request of this side; or response is NULL; BLIP_ERROR_CLOSED; BLIP_ERROR_IMMUTABLE;
+ *     BLIP_ERROR_NO_REPLY: it wants none, so blip_connection_send it; BLIP_ERROR_LIMIT;
  *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_TIMEOUT; or what blip_response_fn lists.
  *
  * Ownership: request stays the caller's. response is the caller's: blip_message_release.
@@ -2320,8 +2331,8 @@ blip_status blip_message_is_sent(blip_message *message, bool *sent);
  * @param message The message.
  * @param connection Receives the connection.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
- *     BLIP_ERROR_NOT_FOUND: it was not sent, or the connection has ended and nobody has a reference
- *     to it.
+ *     BLIP_ERROR_NOT_FOUND: a request that was not sent, or the connection has ended and nobody has
+ *     a reference to it.
  *
  * Ownership: the connection is the caller's: blip_connection_release.
  * Threads: [any] [callback]. Since 1.0.
@@ -2756,7 +2767,8 @@ blip_status blip_message_set_data_callback(
 /**
  * Takes bytes of a streamed body, without waiting.
  *
- * What is read is acknowledged to the peer, which sends more then.
+ * What is read is acknowledged to the peer, which sends more then. Without a data callback, keep a
+ * handle: the rest of a message that nobody can read is thrown away.
  *
  * @param message A received message that is streamed.
  * @param buffer Where the bytes go.
@@ -2884,7 +2896,7 @@ blip_status blip_message_cancel(blip_message *request);
 /**
  * Keeps a pointer of the program's with the message.
  *
- * The one before is released. release_data must not call functions with this message.
+ * The one before is released.
  *
  * @param message The message.
  * @param data The pointer; may be NULL.
@@ -2977,7 +2989,7 @@ blip_status blip_response_new(blip_message *request, blip_message **response);
  * @param request A request of the peer.
  * @param response The response.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; or not a response of blip_response_new; BLIP_ERROR_NO_REPLY;
+ *     peer; or not a response that blip_response_new has made for it; BLIP_ERROR_NO_REPLY;
  *     BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED: the connection has ended;
  *     BLIP_ERROR_IMMUTABLE: the response was used before; BLIP_ERROR_LIMIT: its properties are
  *     above BLIP_LIMIT_PROPERTIES.
@@ -3239,9 +3251,9 @@ blip_status blip_listener_options_set_ping(
  * Default 16,384. Deployed peers refuse more than 32,768.
  *
  * @param options The options.
- * @param bytes 256 to 65,000.
+ * @param bytes 256 to 262,144.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below 256 or above
- *     65,000.
+ *     262,144.
  *
  * Threads: [object] [callback]. Since 1.0.
  */
@@ -3356,14 +3368,13 @@ blip_status blip_listener_options_set_max_connections(
 /**
  * Makes a listener; it does not listen yet.
  *
- * Files named by the options are read now; what is wrong goes to the runtime's log.
+ * Files named by the options are read now, but one that cannot be used is reported when it starts.
  *
  * @param runtime The runtime; NULL: the shared one.
  * @param options Options, copied; NULL: the defaults.
  * @param listener Receives the listener.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: listener is NULL;
- *     BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was stopped;
- *     BLIP_ERROR_RESOURCES.
+ *     BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_RESOURCES.
  *
  * Ownership: the listener is the caller's: blip_listener_release.
  * Threads: [any] [callback]. Since 1.0.
@@ -3420,12 +3431,12 @@ blip_status blip_listener_set_handler(
  *
  * @param listener The listener.
  * @param flags 0 or BLIP_HANDLER_STREAM.
- * @param fn The handler; may be NULL with a queue that is read by blip_queue_next.
+ * @param fn The handler; NULL: none, or with a queue that is read by blip_queue_next an event
+ *     without function.
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag; or
- *     fn is NULL and the listener has no queue.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -3437,8 +3448,6 @@ blip_status blip_listener_set_default_handler(
 
 /**
  * Sets who looks at clients that ask to connect.
- *
- * release_context must not call functions with this listener.
  *
  * @param listener The listener.
  * @param fn The function; NULL: none, or with a queue an event.
@@ -3456,8 +3465,6 @@ blip_status blip_listener_set_accept_callback(
 
 /**
  * Sets who is told of connections that open, of those accepted afterwards.
- *
- * release_context must not call functions with this listener.
  *
  * @param listener The listener.
  * @param fn The function; NULL: none, or with a queue an event.
@@ -3477,7 +3484,7 @@ blip_status blip_listener_set_open_callback(
  * Sets who is told of connections that end, of those accepted afterwards.
  *
  * Clients that were refused or did not get through the handshake are told of too, without an open
- * callback before. release_context must not call functions with this listener.
+ * callback before.
  *
  * @param listener The listener.
  * @param fn The function; NULL: none, or with a queue an event.
@@ -3495,8 +3502,6 @@ blip_status blip_listener_set_close_callback(
 
 /**
  * Sets who is told that the listener has stopped.
- *
- * release_context must not call functions with this listener.
  *
  * @param listener The listener.
  * @param fn The function; NULL: none, or with a queue an event.
@@ -3522,9 +3527,10 @@ blip_status blip_listener_set_stopped_callback(
  *     addresses of both; or the name of an interface.
  * @param port The port; 0: any free one, see blip_listener_port.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was
- *     started before; BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_ADDRESS_IN_USE;
- *     BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the address is none of this machine's;
- *     BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK; blip_listener_error has the detail.
+ *     started before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime
+ *     was stopped; BLIP_ERROR_ADDRESS_IN_USE; BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the
+ *     address is none of this machine's; BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK;
+ *     blip_listener_error has the detail.
  *
  * Ownership: interface_address is borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
@@ -3541,10 +3547,10 @@ blip_status blip_listener_start(
  * @param listener The listener.
  * @param path The file's path, at most 107 bytes.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the path is empty;
- *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was started before; BLIP_ERROR_STOPPED: the runtime was
- *     stopped; BLIP_ERROR_ADDRESS_IN_USE; BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the
- *     address is none of this machine's; BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK;
- *     blip_listener_error has the detail.
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was started before; BLIP_ERROR_TLS_SETUP: a file cannot
+ *     be used; BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_ADDRESS_IN_USE;
+ *     BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the address is none of this machine's;
+ *     BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK; blip_listener_error has the detail.
  *
  * Ownership: path is borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
