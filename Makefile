@@ -32,14 +32,16 @@ all: lib tool ## build the library, its header and the tool into build/
 
 .PHONY: lib
 lib: packages ## build build/lib/libblip.so, build/include/blip.h and build/lib/pkgconfig/blip.pc
-	$(SWIFT) build -c release --product BLIPShared
+	$(SWIFT) build -c release --product BLIPShared --disable-local-rpath
 	scripts/stage-library .build/release/libBLIPShared.so $(BUILD) $(VERSION)
 	scripts/substitute packaging/blip.pc.in '$${pcfiledir}/../..' '$${prefix}/include' '$${prefix}/lib' $(VERSION) \
 		$(BUILD)/lib/pkgconfig/blip.pc
 
-# Linked twice: in the build tree the tool finds the library beside itself, an installed one where the system looks.
 .PHONY: tool
-tool: lib ## build build/bin/blip, linked to the library
+tool: lib $(BUILD)/bin/blip ## build build/bin/blip, linked to the library
+
+# Linked twice: in the build tree the tool finds the library beside itself, an installed one where the system looks.
+$(BUILD)/bin/blip: $(wildcard Sources/blip/*.swift) Include/blip.h Package.swift | lib
 	BLIP_LINK=$(BUILD)/lib $(SWIFT) build -c release --product blip --disable-local-rpath
 	scripts/stage-tool .build/release/blip $(BUILD)/install/blip
 	BLIP_LINK=$(BUILD)/lib BLIP_RPATH='$$ORIGIN/../lib' $(SWIFT) build -c release --product blip --disable-local-rpath
