@@ -130,13 +130,13 @@ static bool send_next(struct slot *slot, uint64_t time)
     return true;
 }
 
-static double percentile(const uint64_t *histogram, uint64_t total, double share)
+static double percentile(const uint64_t *histogram, uint64_t total, uint64_t slowest, double share)
 {
     uint64_t target = (uint64_t)((double)total * share), seen = 0;
     for (unsigned i = 0; i < BUCKETS; i++) {
         seen += histogram[i];
         if (seen > target)
-            return bucket_middle(i) / 1000;
+            return (bucket_middle(i) < (double)slowest ? bucket_middle(i) : (double)slowest) / 1000;
     }
     return 0;
 }
@@ -155,9 +155,9 @@ static void report(struct lane *lanes, unsigned count)
     }
     double seconds = (double)(atomic_load(&last_counted_at) - atomic_load(&first_counted_at)) / 1e9;
     double rate = seconds > 0 ? (double)total / seconds : 0;
-    printf("%.0f req/s  %.1f MB/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us  (%" PRIu64 " in %.3f s)\n",
-        rate, rate * body_size / 1e6, percentile(sum, total, 0.50), percentile(sum, total, 0.99),
-        percentile(sum, total, 0.999), (double)slowest / 1000, total, seconds);
+    printf("%.0f req/s  %.1f MB/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us  (%" PRIu64 " in %.3f s)\n", rate,
+        rate * body_size / 1e6, percentile(sum, total, slowest, 0.50), percentile(sum, total, slowest, 0.99),
+        percentile(sum, total, slowest, 0.999), (double)slowest / 1000, total, seconds);
 }
 
 int main(int argc, char **argv)

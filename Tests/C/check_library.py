@@ -71,16 +71,18 @@ def functions_from_both_languages(arguments):
 
 
 def exported(arguments):
+    """Global symbols; a linker may leave local ones in the table too."""
     symbols = {}
     for line in output("nm", "-D", "--defined-only", str(arguments.library)).splitlines():
         _, kind, name = line.split()
-        symbols[name] = kind
+        if kind.isupper() or kind in "iuvw":
+            symbols[name] = kind
     return symbols
 
 
 def same_functions(arguments):
     declared = {name for _, name, _ in generate_tables.parse(arguments.header)[3]}
-    found = {name.split("@")[0] for name, kind in exported(arguments).items() if kind in "TtWi"}
+    found = {name.split("@")[0] for name, kind in exported(arguments).items() if kind in "TWi"}
     findings = [f"{name} is declared and not exported" for name in sorted(declared - found)]
     return findings + [f"{name} is exported and not declared" for name in sorted(found - declared)]
 
@@ -111,8 +113,9 @@ def soname_and_flags(arguments):
         findings.append("the library can be unloaded")
     if "BIND_NOW" not in section and "NOW" not in section:
         findings.append("symbols are bound late")
-    if re.search(r"\((RPATH|RUNPATH)\)", section):
-        findings.append("the library has a search path of the machine that built it")
+    paths = re.search(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", section)
+    if paths:
+        findings.append(f"the library looks for others in {paths[1]}, not where the system does")
     if "TEXTREL" in section:
         findings.append("text relocations")
     headers = output("readelf", "-l", "-W", str(arguments.library))
@@ -139,6 +142,17 @@ def stripped_size(arguments):
     return [] if size < MAXIMUM_SIZE else [f"{size} bytes, more than {MAXIMUM_SIZE}"]
 
 
+def programs_of_the_manual(arguments, here):
+    """The programs in the page about C are whole and compile as they stand."""
+    folder = here.parent.parent / "bindings" / "c"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    programs = re.findall(r"```c\n(.*?)```", page, flags=re.S)
+    findings = [] if programs else ["no programs found"]
+    for program in programs:
+        findings += compile_source(arguments, "cc", "gnu11", program, f"-I{folder}")
+    return findings
+
+
 def every_example_is_built(arguments, here):
     sources = sorted((here.parent.parent / "examples" / "c").glob("*.c"))
     findings = [f"{path.name} was not built" for path in sources
@@ -154,6 +168,7 @@ def checks(arguments, here):
     return [
         ("blip.h compiles alone in every standard", lambda: header_alone(arguments)),
         ("blip_easy.h compiles alone in every standard", lambda: easy_header_alone(arguments, here)),
+        ("the programs in the page about C compile", lambda: programs_of_the_manual(arguments, here)),
         ("every function can be used from C and C++", lambda: functions_from_both_languages(arguments)),
         ("declared functions are the exported ones", lambda: same_functions(arguments)),
         ("nothing but blip_* is exported, in version BLIP_1.0", lambda: nothing_else_exported(arguments)),

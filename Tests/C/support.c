@@ -173,7 +173,12 @@ void outcome_release(void *context)
 
 bool outcome_wait(struct outcome *outcome)
 {
-    return counter_wait(&outcome->done, 1, SOON);
+    if (!counter_wait(&outcome->done, 1, SOON))
+        return false;
+    int64_t end = now_ms() + SOON;
+    while (!outcome->no_release && atomic_load(&outcome->released) == 0 && now_ms() < end)
+        sleep_ms(1);
+    return true;
 }
 
 /* ---- requests ---- */

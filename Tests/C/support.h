@@ -55,13 +55,14 @@ struct outcome {
     size_t size;
     uint32_t checksum; /* of the whole body */
     atomic_int released;
+    bool no_release; /* outcome_release was not given */
 };
 void outcome_init(struct outcome *outcome);
 /* A blip_response_fn whose context is an outcome, and its release_context. */
 void outcome_response(
     blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context);
 void outcome_release(void *context);
-/* Waits for the completion. */
+/* Waits for the completion and the release of its context. */
 bool outcome_wait(struct outcome *outcome);
 
 uint32_t checksum(uint32_t so_far, const void *data, size_t size);

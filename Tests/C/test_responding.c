@@ -212,7 +212,6 @@ TEST(what_the_library_answers)
     CHECK_TEXT(S(answer.domain), "BLIP");
     CHECK_INT(answer.code, 404);
     CHECK_TEXT(S(answer.message), "No handler for BLIP request");
-    CHECK_STATUS(blip_connection_remove_handler(pair.accepted, S("ask")), BLIP_ERROR_NOT_FOUND);
     pair_close(&pair);
 }
 
@@ -271,12 +270,20 @@ TEST(a_handler_of_the_connection_goes_before_the_listeners)
 {
     struct pair pair;
     struct answer answer;
+    blip_connection *later = NULL;
+    struct outcome outcome;
     pair_open(&pair, NULL);
     CHECK_OK(blip_listener_set_handler(pair.listener, S("ask"), 0, with_data, NULL, NULL));
-    ask(&pair, NULL, NULL, 0, &answer);
-    CHECK_TEXT(S(answer.body), "data");
     ask(&pair, with_text, NULL, 0, &answer);
     CHECK_TEXT(S(answer.body), "text");
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), NULL, &later));
+    REQUIRE_OK(blip_connection_wait_open(later, SOON));
+    CHECK_OK(send_request(later, "ask", "", &outcome));
+    CHECK(outcome_wait(&outcome));
+    CHECK_TEXT(S(outcome.text), "data");
+    blip_connection_close(later, 1000, S(""));
+    CHECK_OK(blip_connection_wait_closed(later, SOON));
+    blip_connection_release(later);
     pair_close(&pair);
 }
 
@@ -359,6 +366,7 @@ TEST(a_request_without_reply_cannot_be_answered)
     CHECK(outcome_wait(&barrier));
     static const int32_t received = BLIP_COUNTER_MESSAGES_RECEIVED;
     uint64_t count = 0;
+    sleep_ms(50);
     CHECK_OK(blip_connection_counters(pair.client, &received, &count, 1));
     CHECK_INT(count, 1);
     pair_close(&pair);

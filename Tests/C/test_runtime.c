@@ -26,6 +26,10 @@ TEST(threads_as_many_as_asked_for)
         CHECK(blip_runtime_fd(runtime, &descriptor) < 0);
         CHECK(blip_runtime_run_once(runtime, 0, &count) < 0);
         CHECK_OK(blip_runtime_stop(runtime, SOON));
+        /* A joined thread may be seen in /proc for a moment longer. */
+        int64_t end = now_ms() + 1000;
+        while (own_threads() > before && now_ms() < end)
+            sleep_ms(1);
         CHECK_INT(own_threads(), before);
         blip_runtime_release(runtime);
     }
@@ -254,19 +258,28 @@ TEST(waiting_calls_drive_or_refuse_without_threads)
     blip_runtime_release(runtime);
 }
 
+struct driver {
+    blip_runtime *runtime;
+    atomic_bool stop;
+    int turns;
+};
+
 static void *run_from_elsewhere(void *context)
 {
     struct pollfd waited;
     uint32_t events;
     int descriptor = -1;
-    blip_runtime **shared = context;
-    CHECK_OK(blip_runtime_fd(*shared, &descriptor));
+    struct driver *driver = context;
+    CHECK_OK(blip_runtime_fd(driver->runtime, &descriptor));
     waited = (struct pollfd){descriptor, POLLIN, 0};
-    for (int i = 0; i < 200 && *(blip_runtime *volatile *)shared != NULL; i++) {
-        poll(&waited, 1, 10);
-        blip_status status = blip_runtime_run_once(*shared, 0, &events);
-        if (status != BLIP_OK)
-            break;
+    while (!atomic_load(&driver->stop)) {
+        /* Long: what other threads do has to end the waiting. */
+        int64_t start = now_ms();
+        poll(&waited, 1, 3000);
+        if (!atomic_load(&driver->stop))
+            CHECK_AT_MOST(now_ms() - start, 2500);
+        CHECK_OK(blip_runtime_run_once(driver->runtime, 0, &events));
+        driver->turns++;
     }
     return NULL;
 }
@@ -276,16 +289,21 @@ TEST(other_threads_wake_a_runtime_without_threads)
     struct pair pair;
     struct outcome outcome;
     blip_runtime *runtime = make_runtime(0);
+    struct driver driver = {runtime, false, 0};
     blip_connection *client = NULL;
     pthread_t thread;
     pair_open(&pair, &(struct pair_options){.no_client = true});
     REQUIRE_OK(blip_connection_new(runtime, S(pair.url), NULL, &client));
-    REQUIRE_INT(pthread_create(&thread, NULL, run_from_elsewhere, &runtime), 0);
+    REQUIRE_INT(pthread_create(&thread, NULL, run_from_elsewhere, &driver), 0);
     CHECK_OK(blip_connection_wait_open(client, SOON));
     CHECK_OK(send_request(client, "echo", "x", &outcome));
     CHECK(outcome_wait(&outcome));
     CHECK_STATUS(outcome.status, BLIP_OK);
+    atomic_store(&driver.stop, true);
+    blip_connection_close(client, 1000, S(""));
     pthread_join(thread, NULL);
+    test_note("%d turns", driver.turns);
+    CHECK_AT_MOST(driver.turns, 200);
     blip_connection_release(client);
     CHECK_OK(blip_runtime_stop(runtime, SOON));
     blip_runtime_release(runtime);
@@ -504,8 +522,6 @@ TEST(logs_are_written_and_their_contexts_released)
     CHECK_OK(send_request(other, "echo", "x", &outcome));
     CHECK(outcome_wait(&outcome));
     blip_connection_release(other);
-    CHECK_STATUS(
-        blip_runtime_set_log(pair.client_runtime, 99, log_line, &first, NULL), BLIP_ERROR_ARGUMENT);
     CHECK_OK(blip_runtime_set_log(pair.client_runtime, BLIP_LOG_ERROR, NULL, NULL, NULL));
     CHECK(counter_wait(&second.released, 1, SOON));
     CHECK_AT_MOST(second.highest, BLIP_LOG_ERROR);

@@ -138,7 +138,9 @@ TEST(no_reply_requests_complete_too)
     CHECK_INT(counter_get(&released), 1);
     blip_message *waited = make_request("echo", "x"), *response = NULL;
     CHECK_OK(blip_message_set_no_reply(waited, true));
-    CHECK(blip_connection_request(pair.client, waited, 1000, &response) < 0);
+    /* It may be refused or end when the request was sent; a response there is not. */
+    status = blip_connection_request(pair.client, waited, SOON, &response);
+    CHECK(status == BLIP_OK || status == BLIP_ERROR_NO_REPLY);
     CHECK_POINTER(response, NULL);
     blip_message_release(waited);
     pair_close(&pair);

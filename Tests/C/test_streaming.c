@@ -102,6 +102,7 @@ TEST(a_request_body_comes_in_pieces)
         blip_message_release(request);
         CHECK(outcome_wait(&outcome));
         CHECK_STATUS(outcome.status, BLIP_OK);
+        CHECK_INT(outcome.type, BLIP_MESSAGE_RESPONSE);
         CHECK(counter_wait(&drain.ended, 1, SOON));
         CHECK(counter_wait(&drain.released, 1, SOON));
         CHECK_INT(drain.consumed, sizes[i]);
@@ -155,9 +156,9 @@ static blip_status greedy_handler(blip_connection *connection, blip_message *req
 
 TEST(consuming_more_than_there_is_consumes_what_there_is)
 {
+    static struct counter ended = COUNTER;
+    static struct outcome outcome;
     struct pair pair;
-    struct counter ended = COUNTER;
-    struct outcome outcome;
     pair_open(&pair, NULL);
     CHECK_OK(blip_connection_set_handler(
         pair.accepted, S("stream"), BLIP_HANDLER_STREAM, greedy_handler, &ended, NULL));
@@ -449,8 +450,8 @@ TEST(a_lost_connection_ends_streamed_bodies_once)
     CHECK_INT(incoming.ends, 0);
     CHECK(counter_wait(&response_drain.ended, 1, SOON));
     CHECK_INT(response_drain.losses, 1);
-    CHECK(counter_wait(&response_drain.released, 1, SOON));
     blip_message_release(streamed.response);
+    CHECK(counter_wait(&response_drain.released, 1, SOON));
     CHECK_INT(counter_get(&streamed.responded), 1);
     pair_close(&pair);
     CHECK_INT(incoming.losses, 1);
@@ -931,7 +932,7 @@ TEST(the_client_prefers)
 
 TEST(every_frame_size)
 {
-    static const uint32_t sizes[] = {512, 1000, 4096, 16384, 32768, 65536};
+    static const uint32_t sizes[] = {512, 1000, 4096, 16384, 32768};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct pair pair;
         blip_listener_options *listener = blip_listener_options_new();

@@ -1,10 +1,13 @@
 /* Many threads in the library at once. */
 
+#define _POSIX_C_SOURCE 200809L
+
 #include "support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { THREADS = 32 };
 
@@ -121,6 +124,10 @@ TEST_SECONDS(thirty_two_threads_send_while_another_releases, 60)
         for (int i = 0; i < THREADS; i++)
             pthread_join(threads[i], NULL);
         crowd_check(&crowd);
+        int64_t end = now_ms() + SOON;
+        while (!atomic_load(&crowd.closed) && now_ms() < end)
+            sleep_ms(1);
+        CHECK(atomic_load(&crowd.closed));
     }
     pair_close(&pair);
 }
@@ -273,6 +280,7 @@ static void *change_handlers(void *context)
         CHECK_OK(blip_connection_set_handler(
             changer->pair->accepted, S("changing"), 0, answer_briefly, changer, changer_released));
         counter_add(&changer->set, 1);
+        nanosleep(&(struct timespec){0, 100000}, NULL);
     }
     return NULL;
 }

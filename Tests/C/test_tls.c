@@ -139,9 +139,13 @@ static blip_status attempt(blip_listener_options *listener_options, blip_connect
     pair_open(&pair, &(struct pair_options){.listener = listener_options, .no_client = true});
     CHECK_OK(blip_listener_port(pair.listener, &port));
     snprintf(url, sizeof url, "wss://%s:%u/", host, port);
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(url), options, &connection));
+    blip_status status = blip_connection_new(pair.client_runtime, S(url), options, &connection);
     blip_connection_options_release(options);
-    blip_status status = blip_connection_wait_open(connection, SOON);
+    if (status != BLIP_OK) {
+        pair_close(&pair);
+        return status;
+    }
+    status = blip_connection_wait_open(connection, SOON);
     if (status == BLIP_OK) {
         struct outcome outcome;
         CHECK_OK(send_request(connection, "echo", "x", &outcome));
