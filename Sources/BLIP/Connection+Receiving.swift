@@ -247,7 +247,8 @@ extension Connection {
         guard !bytes.isEmpty || status != BLIP_OK else { return }
         var consumed = 0
         lend(message) { consumed = handler.function?($0, blip_slice(bytes), status, handler.context) ?? 0 }
-        let taken = min(max(0, Int(consumed)), bytes.count)
+        // More than there is (as a signed number maybe negative) means all.
+        let taken = consumed < 0 ? bytes.count : min(consumed, bytes.count)
         session?.engine.consume(message, taken)
         if status != BLIP_OK { move(message, to: body, status: status) }
     }

@@ -172,6 +172,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
             return (current, BLIP_OK)
         }
         _ = consume old
+        if status == BLIP_OK {
+            // So that what was replaced is let go of soon, also if nothing comes.
+            loop.post { [self] in _ = settings }
+        }
         return status
     }
 

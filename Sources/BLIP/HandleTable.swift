@@ -18,6 +18,8 @@ public enum HandleTable {
         let state = Atomic<UInt64>(1 << 32)
         /// Next free slot, as index + 1.
         let next = Atomic<UInt32>(0)
+        /// The kind of the object.
+        let kind = Atomic<UInt8>(0)
         /// The object, unretained while the count is zero, retained once while it is above.
         var object: UnsafeMutableRawPointer?
     }
@@ -61,9 +63,10 @@ public enum HandleTable {
     }
 
     /// Takes a slot for an object; nil when 16 million objects exist at once.
-    public static func allocateSlot(for object: AnyObject) -> UInt32? {
-        guard let index = popFree() ?? grow() else { return nil }
-        slot(index)?.pointee.object = Unmanaged.passUnretained(object).toOpaque()
+    static func allocateSlot(for object: some SlotOwner) -> UInt32? {
+        guard let index = popFree() ?? grow(), let slot = slot(index) else { return nil }
+        slot.pointee.object = Unmanaged.passUnretained(object).toOpaque()
+        slot.pointee.kind.store(type(of: object).handleKind.rawValue, ordering: .releasing)
         return index
     }
 
@@ -159,7 +162,9 @@ public enum HandleTable {
         var state = slot.pointee.state.load(ordering: .relaxed)
         while true {
             let count = state & 0xFFFF_FFFF
-            guard state >> 32 == generation, count != 0, count != 0xFFFF_FFFF else { return nil }
+            guard state >> 32 == generation, count != 0, count != 0xFFFF_FFFF,
+                slot.pointee.kind.load(ordering: .relaxed) == kind.rawValue
+            else { return nil }
             let (done, seen) = slot.pointee.state.compareExchange(
                 expected: state, desired: state &+ 1, ordering: .acquiring)
             if done { return slot }
@@ -187,9 +192,11 @@ public enum HandleTable {
     @inline(never)
     public static func refusal(_ handle: OpaquePointer?) -> blip_status {
         let bits = UInt64(UInt(bitPattern: handle))
-        let kind = UInt8(truncatingIfNeeded: bits >> 60)
-        if HandleKind(rawValue: kind) != nil, (bits >> 56) & 15 != epoch & 15 { return BLIP_ERROR_FORKED }
-        return BLIP_ERROR_HANDLE
+        let forks = (epoch &- (bits >> 56)) & 15
+        guard HandleKind(rawValue: UInt8(truncatingIfNeeded: bits >> 60)) != nil, forks > 0, forks <= epoch,
+            slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)) != nil
+        else { return BLIP_ERROR_HANDLE }
+        return BLIP_ERROR_FORKED
     }
 
     @inline(__always)
@@ -229,7 +236,8 @@ public enum HandleTable {
     public static func release<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
         let bits = UInt64(UInt(bitPattern: handle))
         guard bits >> 56 == UInt64(T.handleKind.rawValue) << 4 | (epoch & 15),
-            let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)), let object = slot.pointee.object
+            let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)),
+            slot.pointee.kind.load(ordering: .relaxed) == T.handleKind.rawValue, let object = slot.pointee.object
         else { return }
         // Read before the reference is given back: while it is held the slot keeps its object.
         let left = drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF)

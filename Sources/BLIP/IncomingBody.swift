@@ -68,7 +68,9 @@ final class IncomingBody: @unchecked Sendable {
             return state.status
         }
         guard let status else { return false }
-        let consumed = min(max(0, take(blip_slice(held.bytes), status)), held.count)
+        // More than there is (as a signed number maybe negative) means all.
+        let said = take(blip_slice(held.bytes), status)
+        let consumed = said < 0 ? held.count : min(said, held.count)
         held.removeFirst(consumed)
         return state.withLock { state in
             // What came meanwhile goes behind what was left.
