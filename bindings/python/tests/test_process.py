@@ -287,3 +287,31 @@ def test_a_directory_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "libblip.so.1").symlink_to(Path(blip.LIBRARY_PATH).resolve())
     result = run_script("import blip; print(blip.LIBRARY_PATH)", environment={"LIBBLIP_PATH": str(tmp_path)})
     assert result.stdout.strip() == str(tmp_path / "libblip.so.1")
+
+
+def test_a_forked_child_does_not_disturb_its_parents_tls(certificates: dict[str, str]) -> None:
+    script = f"""
+import blip.sync, gc, os, sys, warnings
+warnings.simplefilter("ignore")
+listener = blip.sync.serve("127.0.0.1", 0, tls=({certificates["server.pem"]!r}, {certificates["server.key"]!r}),
+    handlers={{"echo": lambda request: request.body}})
+connection = blip.sync.connect(f"wss://localhost:{{listener.port}}/", ca_file={certificates["ca.pem"]!r})
+for turn in range(5):
+    reply = connection.request("echo", bytes(100000))
+    child = os.fork()
+    if child == 0:
+        try:
+            connection.close()
+        except blip.Error:
+            pass
+        del connection, listener, reply
+        gc.collect()
+        sys.exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert connection.request("echo", b"still mine", timeout=5).body == b"still mine"
+    assert len(reply.body) == 100000
+connection.close_gracefully(timeout=5)
+print("done")
+"""
+    result = run_script(script)
+    assert (result.stdout, result.stderr, result.returncode) == ("done\n", "", 0)

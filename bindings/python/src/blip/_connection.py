@@ -113,17 +113,6 @@ def _list(value: Union[str, Sequence[str], None]) -> Sequence[str]:
     return (value,) if isinstance(value, str) else value or ()
 
 
-def _with_files(what: str, status: int, ca_file: Optional[PathLike], identity: Optional[Identity]) -> str:
-    """Names the files where one of them may be the reason, or raises OSError if one cannot even be opened."""
-    if status != Status.TLS_SETUP:
-        return what
-    paths = [path for path in (ca_file, *(identity or ())) if path is not None]
-    for path in paths:
-        with open(path, "rb"):
-            pass
-    return f"{what} with {', '.join(os.fsdecode(path) for path in paths)}" if paths else what
-
-
 class Options:
     """An options handle of the library: each call names the setter after its common prefix."""
 
@@ -186,8 +175,7 @@ def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
         out = c_void_p()
         status = _connection_new(runtime(), text(url), options.handle, byref(out))
         if status < 0:
-            what = _with_files(f"cannot connect to {url}", status, given.get("ca_file"), given.get("identity"))
-            raise failure(status, what)
+            raise failure(status, f"cannot connect to {url}")
         return out.value or 0
     finally:
         _connection_options_release(options.handle)
@@ -214,8 +202,7 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
         out = c_void_p()
         status = _listener_new(runtime(), options.handle, byref(out))
         if status < 0:
-            what = _with_files("cannot listen", status, given.get("client_ca_file"), given.get("tls"))
-            raise failure(status, what)
+            raise failure(status, "cannot listen")
         return out.value or 0
     finally:
         _listener_options_release(options.handle)

@@ -16,6 +16,7 @@ __all__ = [
     "ConnectionFailed",
     "Error",
     "LibraryNotFound",
+    "ListenFailed",
     "ProtocolError",
     "ResponseError",
     "TimeoutError",
@@ -54,6 +55,10 @@ class UsageError(Error, ValueError):
 
 class ConnectionFailed(Error, ConnectionError):
     """The connection could not be made: name, network, TLS, HTTP or subprotocol."""
+
+
+class ListenFailed(Error):
+    """Listening could not begin: the address, or the certificate, key or CA file."""
 
 
 class ConnectionClosed(Error, ConnectionError):
@@ -156,7 +161,8 @@ def connect_failure(status: int, url: str, connection: Optional[int]) -> Error:
 
 
 def listener_failure(status: int, what: str, listener: Optional[int]) -> Error:
-    return _build(_class_of(status), status, what, _detail(_listener_error, listener))
+    kind = ListenFailed if status <= -100 else _class_of(status)
+    return _build(kind, status, what, _detail(_listener_error, listener))
 
 
 def fail(status: int, what: str = "") -> NoReturn:

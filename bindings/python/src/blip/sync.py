@@ -310,9 +310,9 @@ class Connection(_Handlers, BaseConnection):
 
         body: bytes or another buffer, str, a dict or list (sent as JSON), a path, a binary file, or an
         iterator of buffers. Buffers of 64 KiB and more are not copied: leave them unchanged until the reply
-        is there. timeout: seconds until the reply must have arrived whole. stream: returns when the reply's
-        properties are there; read `reply.stream()`. progress: called, on this thread or the package's, with
-        the number of bytes of the body that have been sent.
+        is there. timeout: seconds until the reply must be there, whole or, with `stream`, its properties.
+        stream: returns when the reply's properties are there; read `reply.stream()`. progress: called, on
+        this thread or the package's, with the number of bytes of the body that have been sent.
 
         An error reply raises `ResponseError`.
         """
