@@ -1758,13 +1758,14 @@ blip_status blip_connection_connect(blip_connection *connection);
  *
  * @param connection The connection.
  * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
- *     BLIP_ERROR_TIMEOUT: not open yet; BLIP_ERROR_CLOSED: it is closing or was closed;
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1; or
+ *     the URL or a header of the options cannot be sent; BLIP_ERROR_TIMEOUT: not open yet, or the
+ *     connect timeout is over; BLIP_ERROR_CLOSED: it is closing or was closed;
  *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_STOPPED; or why it could not open: BLIP_ERROR_RESOLVE,
  *     BLIP_ERROR_REFUSED, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_NETWORK, BLIP_ERROR_PERMISSION,
  *     BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_TLS_SETUP,
- *     BLIP_ERROR_HTTP, BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT;
- *     blip_connection_error has the detail.
+ *     BLIP_ERROR_HTTP, BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT,
+ *     BLIP_ERROR_RESOURCES; blip_connection_error has the detail.
  *
  * Threads: [any], waits. Since 1.0.
  */
