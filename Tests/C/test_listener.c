@@ -232,8 +232,12 @@ TEST(the_accept_callback_sees_the_request_and_may_refuse)
     visitor.refuse = true;
     REQUIRE_OK(blip_connection_new(pair.client_runtime, S(url), options, &client));
     blip_connection_options_release(options);
-    blip_status status = blip_connection_wait_open(client, SOON);
-    test_note("a refused client is told %s", blip_status_name(status));
+    CHECK_STATUS(blip_connection_wait_open(client, SOON), BLIP_ERROR_HTTP_STATUS);
+    blip_error *error = NULL;
+    int64_t code = 0;
+    CHECK_OK(blip_connection_error(client, &error));
+    CHECK_OK(blip_error_code(error, &code));
+    CHECK_INT(code, 403);
     CHECK_OK(blip_connection_wait_closed(client, SOON));
     struct outcome outcome;
     CHECK(send_request(client, "echo", "", &outcome) < 0);
@@ -464,10 +468,8 @@ TEST(stopping_what_was_never_started)
     blip_listener *listener = make_listener(runtime, NULL);
     struct counter stopped = COUNTER;
     CHECK_OK(blip_listener_set_stopped_callback(listener, listener_stopped, &stopped, NULL));
-    blip_status status = blip_listener_stop(listener, false, 1000);
-    CHECK(status == BLIP_OK || status == BLIP_ERROR_STATE);
-    status = blip_listener_wait_stopped(listener, 1000);
-    CHECK(status == BLIP_OK || status == BLIP_ERROR_STATE);
+    CHECK_OK(blip_listener_stop(listener, false, 1000));
+    CHECK_STATUS(blip_listener_wait_stopped(listener, 1000), BLIP_ERROR_STATE);
     CHECK_AT_MOST(counter_get(&stopped), 1);
     blip_listener_release(listener);
     blip_runtime_release(runtime);

@@ -212,6 +212,7 @@ TEST(what_the_library_answers)
     CHECK_TEXT(S(answer.domain), "BLIP");
     CHECK_INT(answer.code, 404);
     CHECK_TEXT(S(answer.message), "No handler for BLIP request");
+    CHECK_STATUS(blip_connection_remove_handler(pair.accepted, S("ask")), BLIP_ERROR_NOT_FOUND);
     pair_close(&pair);
 }
 

@@ -522,6 +522,10 @@ TEST(logs_are_written_and_their_contexts_released)
     CHECK_OK(send_request(other, "echo", "x", &outcome));
     CHECK(outcome_wait(&outcome));
     blip_connection_release(other);
+    struct counter refused = COUNTER;
+    CHECK_STATUS(
+        blip_runtime_set_log(pair.client_runtime, 99, log_line, &refused, count_release), BLIP_ERROR_ARGUMENT);
+    CHECK_INT(counter_get(&refused), 1);
     CHECK_OK(blip_runtime_set_log(pair.client_runtime, BLIP_LOG_ERROR, NULL, NULL, NULL));
     CHECK(counter_wait(&second.released, 1, SOON));
     CHECK_AT_MOST(second.highest, BLIP_LOG_ERROR);

@@ -932,7 +932,7 @@ TEST(the_client_prefers)
 
 TEST(every_frame_size)
 {
-    static const uint32_t sizes[] = {512, 1000, 4096, 16384, 32768};
+    static const uint32_t sizes[] = {256, 1000, 4096, 16384, 32768, 65536, 262144};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct pair pair;
         blip_listener_options *listener = blip_listener_options_new();
@@ -953,7 +953,8 @@ TEST(every_frame_size)
     }
     blip_connection_options *options = blip_connection_options_new();
     CHECK(blip_connection_options_set_frame_size(options, 0) < 0);
-    CHECK(blip_connection_options_set_frame_size(options, 1) < 0);
+    CHECK_STATUS(blip_connection_options_set_frame_size(options, 255), BLIP_ERROR_ARGUMENT);
+    CHECK_STATUS(blip_connection_options_set_frame_size(options, 262145), BLIP_ERROR_ARGUMENT);
     CHECK(blip_connection_options_set_frame_size(options, UINT32_MAX) < 0);
     blip_connection_options_release(options);
 }
