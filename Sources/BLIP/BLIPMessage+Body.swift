@@ -12,9 +12,11 @@ extension BLIPMessage {
     public func setBody(_ slice: blip_slice) -> blip_status {
         guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
         guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
-        body.removeAll(keepingCapacity: 4096)
-        if !sources.isEmpty { sources = [] }
-        return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        return withDetached(bytes, from: body) { bytes in
+            body.removeAll(keepingCapacity: 4096)
+            if !sources.isEmpty { sources = [] }
+            return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        }
     }
 
     public func appendBody(_ slice: blip_slice) -> blip_status {
@@ -25,7 +27,7 @@ extension BLIPMessage {
             sources.append(CopiedSource(bytes))
             return BLIP_OK
         }
-        return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        return withDetached(bytes, from: body) { body.append($0) ? BLIP_OK : BLIP_ERROR_RESOURCES }
     }
 
     public func appendBorrowed(_ slice: blip_slice, _ holder: Handler<Never>) -> blip_status {
@@ -88,7 +90,7 @@ extension BLIPMessage {
     }
 
     public var bytesSent: UInt64 { publishedBytes.load(ordering: .relaxed) }
-    public var isSentNow: Bool { isSent.load(ordering: .acquiring) }
+    public var isSentNow: Bool { sentStatus.load(ordering: .acquiring) == BLIP_OK }
 
     public var currentNumber: UInt64 {
         isIncoming ? number : publishedNumber.load(ordering: .relaxed)
@@ -97,15 +99,11 @@ extension BLIPMessage {
     public func waitSent(timeout: Int64) -> blip_status {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
         guard !isIncoming, let connection, isFrozen else { return BLIP_ERROR_STATE }
-        if isSentNow { return BLIP_OK }
         let waiter = Waiter()
-        let known = extras.shared.withLock { shared -> blip_status? in
-            if let status = shared.sentStatus { return status }
-            shared.sentWaiters.append(waiter)
-            return nil
-        }
-        if let known { return known }
-        // A message without extras leaves no trace when it is flushed: the loop has to be asked.
+        extras.shared.withLock { $0.sentWaiters.append(waiter) }
+        // It may have been sent, or given up, without having seen the waiter.
+        let known = sentStatus.load(ordering: .acquiring)
+        if known != Self.unknown { return known }
         connection.noteWaiter(of: self)
         return waiter.wait(timeout, in: connection.context)?.status ?? BLIP_ERROR_TIMEOUT
     }
@@ -117,7 +115,7 @@ extension BLIPMessage {
     public var bodySize: UInt64 {
         guard isIncoming else { return UInt64(knownSize - properties.count) }
         return isBodyStreamed.load(ordering: .acquiring)
-            ? publishedBytes.load(ordering: .relaxed) : bodyBytesReceived
+            ? publishedBytes.load(ordering: .acquiring) : bodyBytesReceived
     }
 
     /// The whole body; of a streamed message what was left unread.

@@ -33,7 +33,9 @@ extension BLIPMessage {
 
     public func set(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> blip_status {
         guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
-        return setProperty(key, value) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        return withDetached(key, from: properties) { key in
+            withDetached(value, from: properties) { setProperty(key, $0) ? BLIP_OK : BLIP_ERROR_RESOURCES }
+        }
     }
 
     /// Sets a property; an empty value removes it.
@@ -49,7 +51,7 @@ extension BLIPMessage {
 
     public func remove(_ key: UnsafeRawBufferPointer) -> blip_status {
         guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
-        return removeProperty(key) ? BLIP_OK : BLIP_ERROR_NOT_FOUND
+        return withDetached(key, from: properties) { removeProperty($0) ? BLIP_OK : BLIP_ERROR_NOT_FOUND }
     }
 
     /// All properties as key NUL value NUL ….
@@ -70,8 +72,10 @@ extension BLIPMessage {
         // Few keys are compared in place; many are sorted first, so that no input costs more than that.
         let keys = stride(from: 0, to: texts.count, by: 2).map { UnsafeRawBufferPointer(rebasing: bytes[texts[$0]]) }
         guard Self.areDistinct(keys) else { return BLIP_ERROR_ARGUMENT }
-        properties.removeAll(keepingCapacity: 4096)
-        return properties.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        return withDetached(bytes, from: properties) { bytes in
+            properties.removeAll(keepingCapacity: 4096)
+            return properties.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+        }
     }
 
     private static func areDistinct(_ keys: [UnsafeRawBufferPointer]) -> Bool {

@@ -17,6 +17,7 @@ extension BLIPMessage {
     public func cancel() -> blip_status {
         guard kind == .request, !isIncoming else { return BLIP_ERROR_ARGUMENT }
         guard let connection, isFrozen else { return BLIP_ERROR_STATE }
+        isCancelled.store(true, ordering: .releasing)
         // Posted even from the loop: a completion never runs inside the call that causes it.
         connection.loop.post { [self] in
             connection.abandon(self, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))

@@ -21,7 +21,10 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     /// Where sending is, for other threads.
     let publishedNumber = Atomic<UInt64>(0)
     let publishedBytes = Atomic<UInt64>(0)
-    let isSent = Atomic<Bool>(false)
+    /// `BLIP_OK` once it was sent, the reason once it never will be, `unknown` before.
+    let sentStatus = Atomic<Int32>(BLIPMessage.unknown)
+    /// The program wants it to end before its response.
+    let isCancelled = Atomic<Bool>(false)
     let isWhole = Atomic<Bool>(false)
     let isBodyStreamed = Atomic<Bool>(false)
     let extrasPointer = Atomic<UnsafeRawPointer?>(nil)
@@ -31,11 +34,15 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     var responseContext: UnsafeMutableRawPointer?
     var releaseResponseContext: ReleaseFunction?
     var hasCompleted = false
+    /// The loop knows of it.
+    var isAccepted = false
     var queue: EventQueue?
     /// Bytes that were added to the connection's backlog for it.
     var countedBytes = 0
     /// Link of the connection's inbox.
     var nextInInbox: UnsafeRawPointer?
+
+    static let unknown = Int32.max
 
     public required override init() { super.init() }
 
@@ -60,7 +67,9 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         reply.store(ReplyState.open, ordering: .relaxed)
         publishedNumber.store(0, ordering: .relaxed)
         publishedBytes.store(0, ordering: .relaxed)
-        isSent.store(false, ordering: .relaxed)
+        sentStatus.store(Self.unknown, ordering: .relaxed)
+        isCancelled.store(false, ordering: .relaxed)
+        isAccepted = false
         isWhole.store(false, ordering: .relaxed)
         isBodyStreamed.store(false, ordering: .relaxed)
         hasCompleted = false

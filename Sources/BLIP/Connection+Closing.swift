@@ -224,7 +224,6 @@ extension Connection {
             return (info.openWaiters, info.closeWaiters)
         }
         for waiter in openWaiters { waiter.signal(status == BLIP_OK ? BLIP_ERROR_CLOSED : status) }
-        listener?.connectionDidEnd()
         context.remove(self)
         if let handler = settings.close {
             deliver(Event(.close(handler), status: status, connection: self))
@@ -232,6 +231,7 @@ extension Connection {
             closeDidSettle()
         }
         for waiter in closeWaiters { waiter.signal(status) }
+        listener?.connectionDidEnd()
         endSettings()
         runtimeHold.objectDidEnd()
     }

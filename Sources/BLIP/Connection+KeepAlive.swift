@@ -64,7 +64,7 @@ extension Connection {
         }
         guard phase == .open else { return }
         if now >= session.nextPing {
-            if stream.bytesReceived != session.lastBytesReceived {
+            if stream.bytesReceived != session.lastBytesReceived || isReadingPaused {
                 session.silentPings = 0
             } else if session.silentPings >= configuration.pingsMissed {
                 return finish(Failure(
@@ -97,6 +97,7 @@ extension Connection {
         guard state == BLIP_STATE_OPEN else { return state < BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
         perform { [self] in
             let now = loop.refreshNow()
+            guard phase != .closed else { return }
             guard phase == .open, let session else {
                 return deliver(Event(.pong(handler), status: BLIP_ERROR_CLOSED, connection: self))
             }

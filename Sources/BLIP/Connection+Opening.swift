@@ -13,16 +13,12 @@ extension Connection {
         let (done, seen) = publishedState.compareExchange(
             expected: BLIP_STATE_NEW, desired: BLIP_STATE_CONNECTING, ordering: .acquiringAndReleasing)
         guard done else { return seen < BLIP_STATE_CLOSING ? BLIP_OK : BLIP_ERROR_CLOSED }
-        guard !runtimeHold.isStopped, loop.post({ [self] in startConnecting() }) else {
-            publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
-            return BLIP_ERROR_STOPPED
-        }
-        return BLIP_OK
+        return loop.post({ [self] in startConnecting() }) ? BLIP_OK : BLIP_ERROR_STOPPED
     }
 
     private func startConnecting() {
-        guard phase == .idle, let url else { return }
         begin()
+        guard phase == .idle, let url else { return }
         phase = .connecting
         if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CONNECTING), connection: self))
@@ -95,6 +91,10 @@ extension Connection {
     /// Takes over an accepted socket. Loop thread.
     func takeOver(_ descriptor: Int32) {
         begin()
+        guard phase == .idle, listener?.isListening == true else {
+            closeDescriptor(descriptor)
+            return finish(nil)
+        }
         let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
         self.stream = stream
         armTimer(after: configuration.connectTimeout)
@@ -135,6 +135,11 @@ extension Connection {
 
     private func continueAfterAccept() {
         guard phase == .waitingForAccept, let upgrade else { return }
+        guard state < BLIP_STATE_CLOSING else {
+            return refuse(
+                ServerHandshake.refusal(status: 403, text: "The connection was refused."),
+                Failure(BLIP_ERROR_CLOSED, domain: "HTTP", code: 403, "The connection was refused."))
+        }
         open(subprotocol: upgrade.subprotocol)
         stream?.resumeReading()
     }
@@ -156,6 +161,7 @@ extension Connection {
     func begin() {
         guard indexInContext < 0, phase != .closed else { return }
         context.add(self)
+        if runtimeHold.isStopped { finish(Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")) }
     }
 
     public func streamDidSecure(_ stream: Transport.Stream) {

@@ -74,16 +74,16 @@ extension Connection {
         }
     }
 
-    /// Somebody waits for a message to be sent; if it has been, without leaving a trace, they are told.
+    /// Somebody waits for a message to be sent; if that is decided already, they are told.
     func noteWaiter(of message: BLIPMessage) {
         perform {
-            guard message.isSent.load(ordering: .acquiring) else { return }
+            let status = message.sentStatus.load(ordering: .acquiring)
+            guard status != BLIPMessage.unknown else { return }
             let waiters = message.extras.shared.withLock { shared -> [Waiter] in
-                shared.sentStatus = BLIP_OK
                 defer { shared.sentWaiters = [] }
                 return shared.sentWaiters
             }
-            for waiter in waiters { waiter.signal(BLIP_OK) }
+            for waiter in waiters { waiter.signal(status) }
         }
     }
 }

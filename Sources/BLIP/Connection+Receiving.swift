@@ -86,7 +86,6 @@ extension Connection {
     @inline(__always)
     private func complete(_ message: BLIPMessage, _ session: Session) {
         if message.isBodyStreamed.load(ordering: .relaxed) {
-            message.isWhole.store(true, ordering: .releasing)
             return dataDidArrive(message, status: BLIP_DATA_END, session)
         }
         message.isIncoming = true
@@ -115,7 +114,6 @@ extension Connection {
             // As if the properties had come first: the handler is called, then the body follows.
             _ = makeStreamed(request)
             call(handler, request, session)
-            request.isWhole.store(true, ordering: .releasing)
             dataDidArrive(request, status: BLIP_DATA_END, session)
         } else {
             request.isWhole.store(true, ordering: .releasing)
@@ -149,10 +147,9 @@ extension Connection {
 
     @inline(__always)
     private func respondToProgram(_ request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
-        if request.existingExtras?.isResponseStreamed == true {
+        if response.kind == .response, request.existingExtras?.isResponseStreamed == true {
             _ = makeStreamed(response)
             complete(request, response, BLIP_OK)
-            response.isWhole.store(true, ordering: .releasing)
             dataDidArrive(response, status: BLIP_DATA_END, session)
         } else {
             response.isWhole.store(true, ordering: .releasing)
@@ -165,11 +162,8 @@ extension Connection {
         guard !request.hasCompleted else { return }
         request.hasCompleted = true
         if let extras = request.existingExtras {
-            if let timer = extras.timer {
-                loop.cancel(timer)
-                timer.request = nil
-                extras.timer = nil
-            }
+            // The deadline of a streamed response ends with its body.
+            if response?.isBodyStreamed.load(ordering: .relaxed) != true { endTimer(of: request) }
             if let waiter = extras.requestWaiter {
                 extras.requestWaiter = nil
                 waiter.signal(status, response)
@@ -178,7 +172,10 @@ extension Connection {
         }
         let completion = request.takeCompletion()
         if let queue = configuration.queue {
-            guard completion.function != nil || completion.context != nil else { return }
+            guard completion.function != nil || completion.context != nil else {
+                completion.release?(completion.context)
+                return
+            }
             let event = Event(
                 .response(completion), status: status, connection: self, message: response, request: request)
             if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
@@ -190,6 +187,14 @@ extension Connection {
             }
         }
         completion.release?(completion.context)
+    }
+
+    /// The request's deadline is over or no longer matters.
+    private func endTimer(of request: BLIPMessage) {
+        guard let extras = request.existingExtras, let timer = extras.timer else { return }
+        loop.cancel(timer)
+        timer.request = nil
+        extras.timer = nil
     }
 
     // MARK: Streamed messages
@@ -207,7 +212,9 @@ extension Connection {
             _ = makeStreamed(message)
             call(handler, message, session)
         } else {
-            guard let request = message.request.map(Self.own), request.existingExtras?.isResponseStreamed == true
+            // An error response is given whole.
+            guard message.kind == .response, let request = message.request.map(Self.own),
+                request.existingExtras?.isResponseStreamed == true
             else { return }
             _ = makeStreamed(message)
             complete(request, message, BLIP_OK)
@@ -217,6 +224,7 @@ extension Connection {
 
     private func makeStreamed(_ message: BLIPMessage) -> IncomingBody {
         message.isStreamed = true
+        message.pinProperties()
         message.isBodyStreamed.store(true, ordering: .releasing)
         return message.extras.makeIncoming()
     }
@@ -224,14 +232,19 @@ extension Connection {
     /// Bytes of a streamed message have come, or its end, or its failure.
     func dataDidArrive(_ message: BLIPMessage, status: blip_status, _ session: Session?) {
         guard let extras = message.existingExtras, let body = extras.incoming else { return }
+        message.publishedBytes.store(message.bodyBytesReceived, ordering: .releasing)
+        if status != BLIP_OK, let request = message.request.map(Self.own) { endTimer(of: request) }
         if extras.isUnwanted {
             session?.engine.consume(message, message.incomingBody.count)
             body.append(UnsafeRawBufferPointer(start: nil, count: 0), status: status)
+            if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
         } else if configuration.queue == nil, let handler = extras.data, body.isEmpty {
             // Straight from the engine's buffer.
             offerDirectly(message, handler, status, body)
+            if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
         } else {
             move(message, to: body, status: status)
+            if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
             streamDidMove(message, body)
         }
         guard status != BLIP_OK else { return }
@@ -250,7 +263,13 @@ extension Connection {
         // More than there is (as a signed number maybe negative) means all.
         let taken = consumed < 0 ? bytes.count : min(consumed, bytes.count)
         session?.engine.consume(message, taken)
-        if status != BLIP_OK { move(message, to: body, status: status) }
+        if status != BLIP_OK {
+            move(message, to: body, status: status)
+        } else if taken == 0, bytes.count >= IncomingBody.patience {
+            // It waits for more than the flow control allows: what it leaves is held and counts as consumed.
+            move(message, to: body, status: status)
+            if body.acknowledgeHeld() { postAcknowledgement(message) }
+        }
     }
 
     /// Moves what the engine holds to where the program reads it; acknowledged when it has been read.
@@ -262,7 +281,7 @@ extension Connection {
         // A peer that keeps to the flow control has at most some 150 KB unacknowledged.
         guard held > configuration.limits.message, phase == .open else { return }
         break_(session, 1009, Failure(
-            BLIP_ERROR_LIMIT, code: 1009, "The peer sends a streamed message without waiting for acknowledgements."))
+            BLIP_ERROR_LIMIT, code: 1009, "A streamed message holds more unread bytes than the message limit."))
     }
 
     private func streamDidMove(_ message: BLIPMessage, _ body: IncomingBody) {

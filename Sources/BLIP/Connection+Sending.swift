@@ -71,6 +71,10 @@ extension Connection {
 
     @inline(__always)
     private func accept(_ message: BLIPMessage) {
+        message.isAccepted = true
+        if message.isCancelled.load(ordering: .acquiring) {
+            return reject(message, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))
+        }
         switch phase {
         case .open:
             if let engine = session?.engine { hand(message, to: engine) }
@@ -78,7 +82,6 @@ extension Connection {
         case .closing, .closed:
             reject(message, failure ?? Failure(BLIP_ERROR_CLOSED, "The connection is closed."))
         default:
-            begin()
             countBacklog(message)
             startTimer(message)
             waitingToSend.append(message)
@@ -124,6 +127,8 @@ extension Connection {
 
     /// Ends a request before its response: cancelled or too late. Loop thread.
     func abandon(_ request: BLIPMessage, _ failure: Failure) {
+        // On its way to the loop: `accept` sees that it was cancelled.
+        guard request.isAccepted else { return }
         if request.hasCompleted {
             endResponse(of: request, failure)
             return
@@ -219,7 +224,7 @@ extension Connection {
         if isNoReply || message.extrasPointer.load(ordering: .relaxed) != nil {
             session.flushing.append(message)
         } else {
-            message.isSent.store(true, ordering: .releasing)
+            message.sentStatus.store(BLIP_OK, ordering: .releasing)
             if message.kind != .request { context.recycle(message) }
         }
         if isDraining { checkDrained() }
@@ -253,10 +258,10 @@ extension Connection {
 
     /// Tells who asked whether a message got out. Once.
     private func didSend(_ message: BLIPMessage, _ status: blip_status) {
-        if status == BLIP_OK { message.isSent.store(true, ordering: .releasing) }
+        guard message.sentStatus.load(ordering: .relaxed) == BLIPMessage.unknown else { return }
+        message.sentStatus.store(status, ordering: .releasing)
         guard let extras = message.existingExtras else { return }
         let waiters = extras.shared.withLock { shared -> [Waiter] in
-            shared.sentStatus = shared.sentStatus ?? status
             defer { shared.sentWaiters = [] }
             return shared.sentWaiters
         }
@@ -273,6 +278,10 @@ extension Connection {
         } else {
             forgetBacklog(message)
             didSend(message, BLIP_ERROR_BODY)
+            // The peer still waits for an answer.
+            let error = makeError(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
+            error.frozen.store(true, ordering: .relaxed)
+            session?.engine.send(error)
         }
     }
 
@@ -332,7 +341,12 @@ extension Connection {
     public func respond(
         to request: BLIPMessage, domain: String, code: Int32, text: String
     ) -> blip_status {
-        let response = makeResponse(to: request, .error)
+        respond(to: request, with: makeError(to: request, domain: domain, code: code, text: text))
+    }
+
+    /// An error response with the number and urgency of `message`.
+    private func makeError(to message: BLIPMessage, domain: String, code: Int32, text: String) -> BLIPMessage {
+        let response = makeResponse(to: message, .error)
         var domain = domain
         var number = String(code)
         var text = text
@@ -343,7 +357,7 @@ extension Connection {
             _ = response.setProperty(("Error-Code" as StaticString).bytes, UnsafeRawBufferPointer(number))
         }
         text.withUTF8 { _ = response.body.append(UnsafeRawBufferPointer($0)) }
-        return respond(to: request, with: response)
+        return response
     }
 
     /// The program let go of an incoming request.

@@ -97,6 +97,11 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         info.withLock { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
+        // Known to its loop from now on, so that a runtime that stops ends it.
+        guard context.loop.post({ [self] in begin() }) else {
+            runtime.objectDidEnd()
+            throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
+        }
     }
 
     /// A connection that a listener has accepted. Loop thread.

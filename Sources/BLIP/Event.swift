@@ -1,5 +1,6 @@
 import CBLIP
 import Synchronization
+import Transport
 
 /// Something that the program is told: run as a callback, at once or through a queue, or handed out as a `blip_event`.
 public final class Event: SlotOwner, @unchecked Sendable {
@@ -28,6 +29,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
     let message: BLIPMessage?
     let request: BLIPMessage?
     private let isSettled = Atomic<Bool>(false)
+    /// A request has reached the program.
+    private let isDelivered = Atomic<Bool>(false)
     /// Handles lent to the program with a pulled event: message, request.
     private let lent = Locked<(message: OpaquePointer?, request: OpaquePointer?)>((nil, nil))
 
@@ -54,6 +57,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
     func run() {
         switch action {
         case .request(let handler):
+            isDelivered.store(true, ordering: .relaxed)
             if let connection, let message { connection.call(handler, message) }
         case .response(let completion):
             lend(request) { request in
@@ -80,6 +84,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
     private func settle() {
         guard !isSettled.exchange(true, ordering: .acquiringAndReleasing) else { return }
         switch action {
+        case .request:
+            guard !isDelivered.load(ordering: .relaxed), let message, message.wantsReply else { break }
+            _ = connection?.respond(to: message, domain: "BLIP", code: 501, text: "The request's handler is gone")
         case .response(let completion): completion.release?(completion.context)
         case .accept: connection?.acceptDidSettle()
         case .close: connection?.closeDidSettle()
@@ -143,6 +150,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
     func wasPulled() {
         switch action {
         case .request:
+            isDelivered.store(true, ordering: .relaxed)
             if let message {
                 _ = message.reply.compareExchange(
                     expected: ReplyState.open, desired: ReplyState.deferred, ordering: .relaxed)

@@ -13,7 +13,7 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
     // Guarded by `mutex`.
-    private var events: [Event] = []
+    private var events: ContiguousArray<Event?> = []
     private var head = 0
     private var sleepers = 0
     private var isWoken = false
@@ -51,7 +51,7 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
                 head = 0
                 paused = []
             }
-            return (Array(events[head...]), paused)
+            return (events[head...].compactMap { $0 }, paused)
         }
         for connection in resumed { connection.resumeAfterQueue() }
         _ = consume dropped
@@ -128,7 +128,11 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
             }
         }
         let count = min(max, events.count - head)
-        let taken = Array(events[head..<head + count])
+        var taken: [Event] = []
+        taken.reserveCapacity(count)
+        for index in head..<head + count {
+            if let event = events[index].take() { taken.append(event) }
+        }
         head += count
         if head == events.count {
             events.removeAll(keepingCapacity: events.count <= 4096)

@@ -1,6 +1,7 @@
 import CBLIP
 import CSystem
 import Synchronization
+import Transport
 
 /// What looks like a pointer in blip.h is a number: kind, fork epoch, generation and slot. The table holds the slots.
 ///
@@ -33,7 +34,7 @@ public enum HandleTable {
         let used = Atomic<UInt32>(1)
         /// Tag (upper half) and index + 1 of the first free slot.
         let free = Atomic<UInt64>(0)
-        let growth = Mutex<Void>(())
+        let growth = Locked(())
     }
 
     private static let storage = Storage()
@@ -47,6 +48,10 @@ public enum HandleTable {
     /// How many times the process has forked since the library was first used, as part of each handle.
     @inline(__always)
     public static var epoch: UInt64 { csystem_fork_count() }
+
+    /// Around a fork: no thread changes the table meanwhile.
+    static func lock() { storage.growth.lock() }
+    static func unlock() { storage.growth.unlock() }
 
     /// In a forked child: every handle of the parent becomes invalid (`BLIP_ERROR_FORKED`).
     public static func processDidFork() {
@@ -98,7 +103,7 @@ public enum HandleTable {
     }
 
     private static func grow() -> UInt32? {
-        storage.growth.withLock { _ in
+        storage.growth.withLock { _ -> UInt32? in
             let index = storage.used.load(ordering: .relaxed)
             guard index < UInt32(chunkCount * chunkSize) else { return nil }
             let chunkIndex = Int(index) >> chunkShift
@@ -211,10 +216,27 @@ public enum HandleTable {
             return refusal(handle)
         }
         let status = Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { body($0) }
-        if drop(slot, generation: generation(handle)) == 0 {
-            finalRelease(Unmanaged<T>.fromOpaque(object))
-        }
+        let left = drop(slot, generation: generation(handle))
+        if left <= 1 { didDrop(to: left, handle, Unmanaged<T>.fromOpaque(object)) }
         return status
+    }
+
+    /// A reference was given back and none or one is left.
+    @inline(__always)
+    private static func didDrop<T: SlotOwner>(to left: UInt64, _ handle: OpaquePointer?, _ reference: Unmanaged<T>) {
+        if left == 0 {
+            finalRelease(reference)
+        } else if T.tellsLastReference {
+            tellLastReference(handle, as: T.self)
+        }
+    }
+
+    @inline(never)
+    private static func tellLastReference<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
+        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return }
+        let reference = Unmanaged<T>.fromOpaque(object)
+        reference._withUnsafeGuaranteedRef { $0.programReferencesDidEnd() }
+        if drop(slot, generation: generation(handle)) == 0 { finalRelease(reference) }
     }
 
     /// The object behind a handle, retained; nil if the handle is not valid.
@@ -241,14 +263,7 @@ public enum HandleTable {
         else { return }
         // Read before the reference is given back: while it is held the slot keeps its object.
         let left = drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF)
-        if left == 0 {
-            finalRelease(Unmanaged<T>.fromOpaque(object))
-        } else if left == 1, T.tellsLastReference {
-            _ = with(handle) { (object: T) in
-                object.programReferencesDidEnd()
-                return BLIP_OK
-            }
-        }
+        if left <= 1 { didDrop(to: left, handle, Unmanaged<T>.fromOpaque(object)) }
     }
 
     @inline(__always)

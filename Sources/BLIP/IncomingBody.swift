@@ -2,6 +2,7 @@ import BLIPProtocol
 import CBLIP
 import Glibc
 import Synchronization
+import Transport
 
 /// The bytes of a streamed message between the loop, which adds them, and the thread that reads them.
 final class IncomingBody: @unchecked Sendable {
@@ -12,6 +13,8 @@ final class IncomingBody: @unchecked Sendable {
         /// Taken by the program and not yet acknowledged.
         var unacknowledged = 0
         var isAcknowledgementPosted = false
+        /// Bytes at the front that were acknowledged before they were read.
+        var acknowledgedEarly = 0
         /// A data event is on its way through a queue, or its callback runs.
         var isAnnounced = false
         /// Something came that no data event has told of.
@@ -76,14 +79,30 @@ final class IncomingBody: @unchecked Sendable {
             // What came meanwhile goes behind what was left.
             _ = held.append(state.bytes.bytes)
             swap(&held, &state.bytes)
-            return consumed > 0 && Self.note(consumed, &state)
+            if consumed == 0 { return state.bytes.count >= Self.patience && Self.acknowledgeHeld(&state) }
+            return Self.note(consumed, &state)
         }
+    }
+
+    /// A reader that leaves so many bytes wants more than the flow control would let come.
+    static let patience = 64 << 10
+
+    /// Lets what is held count as consumed; true if the caller must post an acknowledgement.
+    func acknowledgeHeld() -> Bool { state.withLock { Self.acknowledgeHeld(&$0) } }
+
+    private static func acknowledgeHeld(_ state: inout State) -> Bool {
+        state.unacknowledged += state.bytes.count - state.acknowledgedEarly
+        state.acknowledgedEarly = state.bytes.count
+        guard !state.isAcknowledgementPosted, state.unacknowledged > 0 else { return false }
+        state.isAcknowledgementPosted = true
+        return true
     }
 
     /// Throws everything away; it counts as consumed.
     func drop() {
         state.withLock { state in
-            state.unacknowledged += state.bytes.count
+            state.unacknowledged += state.bytes.count - state.acknowledgedEarly
+            state.acknowledgedEarly = 0
             state.bytes.removeAll(keepingCapacity: 0)
         }
     }
@@ -92,7 +111,9 @@ final class IncomingBody: @unchecked Sendable {
 
     /// Counts consumed bytes; true if the caller must post an acknowledgement to the loop.
     static func note(_ count: Int, _ state: inout State) -> Bool {
-        state.unacknowledged += count
+        let early = min(count, state.acknowledgedEarly)
+        state.acknowledgedEarly -= early
+        state.unacknowledged += count - early
         // The peer waits for at least 50,000 bytes before it minds.
         guard !state.isAcknowledgementPosted, state.unacknowledged >= 16_384 || state.bytes.count == 0 else { return false }
         state.isAcknowledgementPosted = true

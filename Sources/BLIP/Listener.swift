@@ -30,6 +30,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     private enum Phase {
         case new
+        case starting
         case listening
         case stopping
         case stopped
@@ -121,7 +122,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         guard !runtime.isStopped, let context = runtime.contexts.first else { return BLIP_ERROR_STOPPED }
         let isFree = shared.withLock { shared -> Bool in
             guard shared.phase == .new else { return false }
-            shared.phase = .listening
+            shared.phase = .starting
             return true
         }
         guard isFree else { return BLIP_ERROR_STATE }
@@ -138,10 +139,17 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 acceptor = try Acceptor.bind(loop: context.loop, unixPath: path)
                 url = "\(scheme)+unix://\(Self.percentEncoded(path))\(paths.first ?? "/")"
             }
-            shared.withLock {
-                $0.acceptors = [acceptor]
-                $0.port = acceptor.port
-                $0.url = Text(url)
+            let isWanted = shared.withLock { shared -> Bool in
+                guard shared.phase == .starting else { return false }
+                shared.phase = .listening
+                shared.acceptors = [acceptor]
+                shared.port = acceptor.port
+                shared.url = Text(url)
+                return true
+            }
+            guard isWanted else {
+                if context.loop.isCurrent { acceptor.close() } else { context.loop.post { acceptor.close() } }
+                return BLIP_ERROR_STATE
             }
             runtime.add(self)
             acceptor.onAccept = { [weak self] descriptor, _ in
@@ -162,18 +170,21 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     /// Starting failed; it may be tried again.
     private func fail(_ failure: Failure) -> blip_status {
         let error = OwnedError(ErrorRecord(failure))
-        shared.withLock {
-            $0.phase = .new
-            $0.error?.end()
-            $0.error = error
+        let old = shared.withLock { shared -> OwnedError? in
+            if shared.phase == .starting { shared.phase = .new }
+            defer { shared.error = error }
+            return shared.error
         }
+        old?.end()
         return failure.status
     }
+
+    var isListening: Bool { shared.withLock { $0.phase == .listening } }
 
     private func accept(_ descriptor: Int32) {
         let count = connections.add(1, ordering: .relaxed).newValue
         guard maximumConnections == 0 || count <= maximumConnections, let context = runtime.pickContext(),
-            shared.withLock({ $0.phase == .listening })
+            isListening
         else {
             connections.subtract(1, ordering: .relaxed)
             return closeDescriptor(descriptor)
@@ -259,7 +270,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     /// The program's last reference is gone.
     public func programReferencesDidEnd() {
         let wasNew = shared.withLock { shared -> Bool in
-            guard shared.phase == .new else { return false }
+            guard shared.phase == .new || shared.phase == .starting else { return false }
             shared.phase = .stopped
             return true
         }
@@ -282,7 +293,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         let waiter = Waiter()
         let status = shared.withLock { shared -> blip_status? in
             switch shared.phase {
-            case .new: return BLIP_ERROR_STATE
+            case .new, .starting: return BLIP_ERROR_STATE
             case .stopped: return BLIP_OK
             default:
                 shared.stopWaiters.append(waiter)

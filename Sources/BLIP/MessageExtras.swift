@@ -9,7 +9,6 @@ final class MessageExtras: @unchecked Sendable {
         var descriptions: [Text] = []
         var userData: Handler<Never>?
         var sentWaiters: [Waiter] = []
-        var sentStatus: blip_status?
     }
 
     let shared = Locked(Shared())

@@ -168,10 +168,23 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
 
     /// Makes handles of this process invalid in its forked children. Called once, before the first handle.
     public static let forkGuard: Void = {
-        pthread_atfork(nil, nil) {
-            HandleTable.processDidFork()
-            csystem_set_current_loop(nil)
-        }
+        _ = sharedOne
+        // What a child may lock must not be locked by a thread that does not exist there.
+        pthread_atfork(
+            {
+                Runtime.sharedOne.lock()
+                HandleTable.lock()
+            },
+            {
+                HandleTable.unlock()
+                Runtime.sharedOne.unlock()
+            },
+            {
+                HandleTable.unlock()
+                Runtime.sharedOne.unlock()
+                HandleTable.processDidFork()
+                csystem_set_current_loop(nil)
+            })
     }()
 }
 

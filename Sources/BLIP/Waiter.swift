@@ -78,7 +78,10 @@ final class Waiter: @unchecked Sendable {
                     return sleep(0) ? (status, message) : nil
                 }
             }
-            _ = context.loop.runOnce(timeout: left)
+            let before = monotonicNanoseconds()
+            let count = context.loop.runOnce(timeout: left)
+            // Another thread runs the loop, or it has stopped: its end is waited for without burning the processor.
+            if count == 0, left != 0, monotonicNanoseconds() - before < 500_000 { _ = sleep(1) }
         }
     }
 }

@@ -164,6 +164,19 @@ open class Message: @unchecked Sendable {
         if s.pointee.gzipInput != nil { s.pointee.gzipInput = nil }
     }
 
+    /// Keeps the properties of an incoming message where later frames do not move them.
+    ///
+    /// - Returns: false if there is no memory.
+    @discardableResult
+    public final func pinProperties() -> Bool {
+        let s = state
+        guard s.pointee.isIncoming, s.pointee.hasProperties, !s.pointee.isExpanded else { return true }
+        s.pointee.properties.truncate(to: 0)
+        guard s.pointee.properties.append(incomingProperties) else { return false }
+        s.pointee.isExpanded = true
+        return true
+    }
+
     // MARK: Properties of either way
 
     /// The encoded properties that the functions below look at.
