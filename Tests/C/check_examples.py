@@ -1,4 +1,4 @@
-"""Runs the examples as their readers would, and the benchmark pair for a moment."""
+"""Runs the examples as their readers would."""
 
 import os
 import signal
@@ -108,23 +108,12 @@ def chat(folder):
     return findings
 
 
-def benchmark(folder):
-    findings = []
-    with server(folder / "echo_server") as (url, _):
-        for options in (["-w", "64", "-b", "64"], ["-w", "4", "-b", "100000", "-z"], ["-c", "3", "-w", "1"]):
-            result = run(folder / "echo_client", *options, "-n", "2000", "-m", "100", url)
-            expect(findings, result.returncode == 0 and b"req/s" in result.stdout, f"{options}: {result}")
-            print(f"# {' '.join(options)}: {result.stdout.decode().strip()}")
-    return findings
-
-
 def checks(arguments):
-    examples, benchmarks = arguments.build / "examples", arguments.build / "benchmarks"
+    examples = arguments.build / "examples"
     return [
         ("echo_server and request_client", lambda: guarded(echo, examples)),
         ("file_server and file_transfer", lambda: guarded(files, examples)),
         ("chat_server and chat", lambda: guarded(chat, examples)),
-        ("the benchmark's client and server", lambda: guarded(benchmark, benchmarks)),
     ]
 
 
