@@ -40,7 +40,8 @@ extension Connection {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
         if !isIncoming, state == BLIP_STATE_NEW {
             let status = connect()
-            guard status == BLIP_OK else { return status }
+            // Another thread may have been first.
+            guard status == BLIP_OK || status == BLIP_ERROR_STATE else { return status }
         }
         let waiter = Waiter()
         let now = info.withLock { info -> blip_status? in

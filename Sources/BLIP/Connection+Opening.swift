@@ -12,7 +12,7 @@ extension Connection {
         guard !isIncoming else { return BLIP_ERROR_STATE }
         let (done, seen) = publishedState.compareExchange(
             expected: BLIP_STATE_NEW, desired: BLIP_STATE_CONNECTING, ordering: .acquiringAndReleasing)
-        guard done else { return seen < BLIP_STATE_CLOSING ? BLIP_OK : BLIP_ERROR_CLOSED }
+        guard done else { return seen < BLIP_STATE_CLOSING ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
         return loop.post({ [self] in startConnecting() }) ? BLIP_OK : BLIP_ERROR_STOPPED
     }
 

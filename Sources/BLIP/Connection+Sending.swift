@@ -201,6 +201,7 @@ extension Connection {
         }
         publishCounters(session, stream)
         context.reclaim()
+        if isDraining { checkDrained() }
         return used
     }
 

@@ -63,8 +63,10 @@ public final class Engine: @unchecked Sendable {
     /// The version that the connection speaks.
     public var version: ProtocolVersion { state.pointee.version }
 
-    /// Our requests that were begun and have no complete response yet.
-    public var pendingRequests: Int { state.pointee.pending.count + state.pointee.partialResponses }
+    /// Our requests that were begun and have no complete response yet; abandoned ones left out.
+    public var pendingRequests: Int {
+        state.pointee.pending.count - state.pointee.abandonedPending + state.pointee.partialResponses
+    }
 
     /// Messages that are not fully cut into frames: queued, paused, waiting for their source or for their request's
     /// end.
@@ -90,10 +92,12 @@ public final class Engine: @unchecked Sendable {
     /// Frames received, acknowledgements too.
     public var framesReceived: UInt64 { state.pointee.framesReceived }
 
-    /// True if nothing is queued, under way or waited for, in either direction.
+    /// True if nothing is queued, under way or waited for, in either direction. Abandoned requests do not count once they
+    /// are sent.
     public var isIdle: Bool {
         let s = state
-        return s.pointee.outbox.count == 0 && s.pointee.underWay.count == 0 && s.pointee.pending.count == 0
+        return s.pointee.outbox.count == 0 && s.pointee.underWay.count == 0
+            && s.pointee.pending.count == s.pointee.abandonedPending
             && s.pointee.incoming.count == 0 && s.pointee.acknowledgements.isEmpty
     }
 
@@ -266,6 +270,9 @@ public final class Engine: @unchecked Sendable {
         let s = request.state
         guard s.pointee.kind == .request, !s.pointee.isAbandoned else { return }
         s.pointee.isAbandoned = true
+        if s.pointee.isStarted, state.pointee.pending[s.pointee.number] === request {
+            state.pointee.abandonedPending += 1
+        }
         guard s.pointee.isStarted,
             let response = state.pointee.incoming[Self.key(s.pointee.number, isResponse: true)],
             response.state.pointee.request === request
@@ -322,6 +329,7 @@ public final class Engine: @unchecked Sendable {
         }
         for message in requests { message.state.pointee.place = .none }
         s.pointee.pending.removeAll()
+        s.pointee.abandonedPending = 0
         s.pointee.incoming.removeAll()
         s.pointee.underWay.removeAll()
         s.pointee.acknowledgements = []

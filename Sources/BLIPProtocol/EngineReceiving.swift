@@ -155,7 +155,8 @@ extension Engine {
             if header.type == 0 {
                 s.pointee.nextIncomingNumber &+= 1
             } else {
-                s.pointee.pending.remove(header.number)
+                let request = s.pointee.pending.remove(header.number)
+                if request?.state.pointee.isAbandoned == true { s.pointee.abandonedPending -= 1 }
             }
         }
         if !m.pointee.isDiscarded, m.pointee.failure == nil { absorb(m) }

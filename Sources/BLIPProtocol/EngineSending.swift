@@ -213,7 +213,10 @@ extension Engine {
             if isRequest {
                 m.pointee.number = number
                 s.pointee.nextNumber = number + 1
-                if !m.pointee.flags.contains(.noReply) { s.pointee.pending.insert(number, message) }
+                if !m.pointee.flags.contains(.noReply) {
+                    s.pointee.pending.insert(number, message)
+                    if m.pointee.isAbandoned { s.pointee.abandonedPending += 1 }
+                }
             }
         }
         let key = Self.key(number, isResponse: !isRequest)

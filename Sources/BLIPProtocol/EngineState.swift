@@ -17,6 +17,8 @@ struct EngineState: ~Copyable {
     var outbox = Outbox()
     /// Our requests without a response, by number, from their first frame on.
     var pending = NumberTable()
+    /// Those in `pending` whose response nobody waits for.
+    var abandonedPending = 0
     /// Messages of which a first, but not the last frame was cut, by `key`.
     var underWay = NumberTable()
     var acknowledgements: [Acknowledgement] = []
