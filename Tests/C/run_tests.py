@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 def run_program(program, arguments, results):
     """Runs one program and collects what its TAP says."""
     command = [str(program)]
-    environment = dict(os.environ)
+    environment = dict(os.environ, LIBBLIP_PATH=str(arguments.library.resolve()))
     if arguments.sanitize:
         # Slots of handles are never given back, which is by design.
         environment.setdefault("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=0")

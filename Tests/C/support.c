@@ -213,6 +213,12 @@ blip_runtime *make_runtime(uint32_t threads)
     return runtime;
 }
 
+void drop_runtime(blip_runtime *runtime)
+{
+    CHECK_OK(blip_runtime_stop(runtime, SOON));
+    blip_runtime_release(runtime);
+}
+
 /* ---- the server's handlers ---- */
 
 static blip_status handle_echo(blip_connection *connection, blip_message *request, void *context)

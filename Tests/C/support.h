@@ -75,6 +75,8 @@ blip_message *make_request(const char *profile, const char *body);
 blip_status send_request(blip_connection *connection, const char *profile, const char *body, struct outcome *outcome);
 
 blip_runtime *make_runtime(uint32_t threads);
+/* Stops and releases it: a thread that is still about to end would look like a leak to sanitizers. */
+void drop_runtime(blip_runtime *runtime);
 
 /* A listener on 127.0.0.1 with the handlers below and a client connection to it, on runtimes of their own so that
  * either side can be ended alone. */

@@ -135,7 +135,7 @@ TEST(contexts_of_a_connection_that_is_never_used)
     CHECK_INT(counter_get(&second), 0);
     blip_connection_release(connection);
     CHECK(counter_wait(&second, OF_CONNECTION, SOON));
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     sleep_ms(20);
     CHECK_INT(counter_get(&first), OF_CONNECTION);
     CHECK_INT(counter_get(&second), OF_CONNECTION);
@@ -193,7 +193,7 @@ TEST(contexts_of_setters_that_fail)
     CHECK_INT(counter_get(&released), 4 + OF_CONNECTION + OF_LISTENER + OF_MESSAGE);
     blip_connection_release(connection);
     blip_listener_release(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(contexts_of_a_listener)
@@ -217,8 +217,7 @@ TEST(contexts_of_a_listener)
     blip_listener_release(listener);
     blip_connection_release(client);
     CHECK(counter_wait(&second, OF_LISTENER, SOON));
-    blip_runtime_stop(runtime, SOON);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     CHECK_INT(counter_get(&first), OF_LISTENER);
     CHECK_INT(counter_get(&second), OF_LISTENER);
 }

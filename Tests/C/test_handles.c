@@ -138,8 +138,7 @@ static void tear_down(void)
     check_live();
     for (int kind = 0; kind < KINDS; kind++)
         release_kind(kind, live[kind]);
-    blip_runtime_stop(runtime, SOON);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 /* Calls the function with one bad handle among good ones; it has to be refused and to touch nothing. */

@@ -169,7 +169,7 @@ TEST(refused)
     while (blip_error_code(error, &code) == BLIP_OK && now_ms() < end)
         sleep_ms(1);
     CHECK_STATUS(blip_error_code(error, &code), BLIP_ERROR_HANDLE);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(a_name_that_does_not_exist)
@@ -184,7 +184,7 @@ TEST(a_name_that_does_not_exist)
     CHECK_OK(blip_error_domain(error, &domain));
     CHECK_TEXT(domain, "DNS");
     expect_end(connection, &life);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(urls_that_cannot_be_used)
@@ -199,7 +199,7 @@ TEST(urls_that_cannot_be_used)
             test_note("\"%s\" gives %s", urls[i], blip_status_name(status));
         CHECK_POINTER(connection, NULL);
     }
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(a_server_that_says_nothing)
@@ -221,7 +221,7 @@ TEST(a_server_that_says_nothing)
     CHECK_STATUS(life.status, BLIP_ERROR_TIMEOUT);
     expect_end(connection, &life);
     close(descriptor);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(waiting_to_open_gives_up_and_may_be_repeated)
@@ -241,7 +241,7 @@ TEST(waiting_to_open_gives_up_and_may_be_repeated)
     CHECK_OK(blip_connection_close(connection, 1000, S("")));
     expect_end(connection, &life);
     close(descriptor);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(a_server_that_dies_during_the_upgrade)
@@ -257,7 +257,7 @@ TEST(a_server_that_dies_during_the_upgrade)
     close(descriptor); /* resets what waits to be accepted */
     CHECK_STATUS(blip_connection_wait_open(connection, SOON), BLIP_ERROR_CONNECTION_LOST);
     expect_end(connection, &life);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(closed_before_it_was_connected)
@@ -278,7 +278,7 @@ TEST(closed_before_it_was_connected)
     CHECK_STATUS(send_request(connection, "x", "", &outcome), BLIP_ERROR_CLOSED);
     CHECK_INT(counter_get(&life.opened), 0);
     expect_end(connection, &life);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(closed_while_it_connects)
@@ -315,7 +315,7 @@ TEST(closed_while_the_server_is_silent)
     expect_end(connection, &life);
     CHECK_AT_MOST(now_ms() - start, 2000);
     close(descriptor);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(closing_twice_is_harmless)
@@ -748,7 +748,7 @@ TEST(user_data_of_a_connection)
     CHECK_POINTER(data, &second);
     blip_connection_release(connection);
     CHECK(counter_wait(&second, 1, SOON));
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 static void count_pong(blip_connection *connection, blip_status status, int64_t microseconds, void *context)

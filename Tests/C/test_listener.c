@@ -73,7 +73,7 @@ TEST(port_zero_is_any_free_port)
     stop(first);
     CHECK_STATUS(try_url(runtime, expected, NULL), BLIP_ERROR_REFUSED);
     stop(second);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(interfaces)
@@ -109,7 +109,7 @@ TEST(interfaces)
             test_note("interface \"%s\", own URL %s", places[i].interface, url);
         stop(listener);
     }
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(addresses_that_cannot_be_used)
@@ -136,7 +136,7 @@ TEST(addresses_that_cannot_be_used)
     CHECK_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
     stop(listener);
     stop(holder);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(other_paths_are_404)
@@ -166,7 +166,7 @@ TEST(other_paths_are_404)
             CHECK_INT(code, 404);
     }
     stop(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 struct visitor {
@@ -306,7 +306,7 @@ TEST(a_stale_unix_socket_is_replaced_and_a_live_one_is_not)
     CHECK_INT(info.st_size, 8);
     blip_listener_release(second);
     stop(first);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(connections_over_the_maximum_are_refused)
@@ -346,7 +346,7 @@ TEST(connections_over_the_maximum_are_refused)
     for (int i = 0; i < 3; i++)
         blip_connection_release(clients[i]);
     stop(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(a_client_that_says_nothing_is_dropped)
@@ -374,7 +374,7 @@ TEST(a_client_that_says_nothing_is_dropped)
     CHECK_AT_MOST(now_ms() - start, 3000);
     close(descriptor);
     stop(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 static void listener_stopped(blip_listener *listener, blip_status status, void *context)
@@ -472,7 +472,7 @@ TEST(stopping_what_was_never_started)
     CHECK_STATUS(blip_listener_wait_stopped(listener, 1000), BLIP_ERROR_STATE);
     CHECK_AT_MOST(counter_get(&stopped), 1);
     blip_listener_release(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(limits_are_checked)

@@ -102,7 +102,7 @@ TEST(forms_of_urls)
         CHECK_TEXT(url, urls[i].shown != NULL ? urls[i].shown : urls[i].given);
         blip_connection_release(connection);
     }
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 static void remember_authorization(blip_listener *listener, blip_connection *connection, void *context)
@@ -320,7 +320,7 @@ TEST(handlers_need_a_function_unless_there_is_a_queue)
     blip_connection_release(queued);
     blip_connection_options_release(options);
     blip_queue_release(queue);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 static void take_from_a_loop(blip_connection *connection, void *context)
@@ -368,7 +368,7 @@ TEST(what_is_not_known_is_not_found)
     CHECK_STATUS(blip_connection_error(connection, &error), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_connection_ping(connection, 10, NULL, NULL, NULL), BLIP_ERROR_STATE);
     blip_connection_release(connection);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     pair_open(&pair, NULL);
     CHECK_STATUS(blip_connection_url(pair.accepted, &slice), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_connection_tls_version(pair.client, &slice), BLIP_ERROR_NOT_FOUND);
@@ -408,7 +408,7 @@ TEST(a_connect_timeout_of_zero_fails_at_once)
     CHECK_AT_MOST(now_ms() - start, 1000);
     blip_connection_release(connection);
     blip_connection_options_release(options);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     close(descriptor);
 }
 
@@ -421,5 +421,5 @@ TEST(a_request_on_a_connection_that_nobody_connects_times_out)
     CHECK_STATUS(blip_connection_request(connection, request, 100, &response), BLIP_ERROR_TIMEOUT);
     blip_message_release(request);
     blip_connection_release(connection);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }

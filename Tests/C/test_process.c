@@ -52,9 +52,11 @@ TEST(signal_dispositions_and_masks_are_left_alone)
 {
     struct dispositions before;
     record(&before);
+#ifndef __SANITIZE_ADDRESS__ /* which has handlers of its own */
     for (int number = 1; number < NSIG; number++)
         if (number != SIGALRM && number != SIGKILL && number != SIGSTOP && number != 32 && number != 33)
             CHECK(before.actions[number].sa_handler == SIG_DFL || before.actions[number].sa_handler == SIG_IGN);
+#endif
     use_the_library();
     check_unchanged(&before);
 }
@@ -105,7 +107,7 @@ TEST(sigpipe_never_comes)
     }
     waitpid(child, NULL, 0);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 static atomic_int interrupts;
@@ -232,6 +234,10 @@ TEST(a_forked_child_is_told_and_the_parent_goes_on)
 
 TEST(a_forked_child_exits_in_the_usual_way)
 {
+#ifdef __SANITIZE_ADDRESS__
+    test_skip("what the parent's threads hold looks like a leak in the child");
+    return;
+#endif
     struct pair pair;
     struct outcome outcome;
     pair_open(&pair, NULL);

@@ -31,7 +31,7 @@ TEST(threads_as_many_as_asked_for)
         while (own_threads() > before && now_ms() < end)
             sleep_ms(1);
         CHECK_INT(own_threads(), before);
-        blip_runtime_release(runtime);
+        drop_runtime(runtime);
     }
     blip_runtime_options *options = blip_runtime_options_new();
     CHECK_OK(blip_runtime_options_set_threads(options, 256));
@@ -113,7 +113,7 @@ TEST(connections_are_spread_over_threads)
     }
     CHECK_OK(blip_runtime_stop(runtime, SOON));
     blip_listener_release(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 /* ---- without threads ---- */
@@ -186,7 +186,7 @@ TEST(a_runtime_without_threads_is_driven_by_poll)
     blip_connection_release(client);
     CHECK_OK(blip_runtime_stop(runtime, SOON));
     blip_listener_release(listener);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(the_descriptor_of_a_runtime_tells_of_timers)
@@ -208,8 +208,7 @@ TEST(the_descriptor_of_a_runtime_tells_of_timers)
     CHECK_AT_LEAST(now_ms() - start, 250);
     CHECK_AT_MOST(now_ms() - start, 1500);
     blip_connection_release(client);
-    CHECK_OK(blip_runtime_stop(runtime, SOON));
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     close(silent);
 }
 
@@ -237,7 +236,7 @@ TEST(the_descriptor_fits_into_other_loops)
     CHECK_INT(counter_get(&closed), 1);
     close(outer);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 /* Waiting calls would never end on the only thread that could make them end. */
@@ -254,8 +253,7 @@ TEST(waiting_calls_drive_or_refuse_without_threads)
     CHECK(status == BLIP_ERROR_TIMEOUT || status == BLIP_ERROR_REFUSED || status == BLIP_ERROR_WOULD_DEADLOCK);
     CHECK_AT_MOST(now_ms() - start, 3000);
     blip_connection_release(client);
-    blip_runtime_stop(runtime, SOON);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 struct driver {
@@ -305,8 +303,7 @@ TEST(other_threads_wake_a_runtime_without_threads)
     test_note("%d turns", driver.turns);
     CHECK_AT_MOST(driver.turns, 200);
     blip_connection_release(client);
-    CHECK_OK(blip_runtime_stop(runtime, SOON));
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     pair_close(&pair);
 }
 
@@ -341,7 +338,7 @@ TEST(after_stop_everything_says_so)
     CHECK_POINTER(listener, NULL);
     blip_connection_release(early);
     blip_listener_release(fresh);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(stop_closes_listeners_and_connections)

@@ -320,7 +320,7 @@ TEST(all_complete_when_the_connection_cannot_be_made)
     CHECK_OK(blip_connection_connect(client));
     crowd_check(&crowd, BLIP_ERROR_REFUSED, BLIP_ERROR_REFUSED);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(all_complete_when_it_was_never_connected)
@@ -333,7 +333,7 @@ TEST(all_complete_when_it_was_never_connected)
     CHECK_OK(blip_connection_close(client, 1000, S("")));
     crowd_check(&crowd, BLIP_ERROR_CLOSED, BLIP_ERROR_CLOSED);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 /* A server in a process of its own, that can be killed. To be called before this process uses the library: a forked
@@ -387,7 +387,7 @@ TEST(all_complete_when_the_server_dies)
         waitpid(children[i], NULL, 0);
         blip_connection_release(client);
     }
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(a_server_that_stops_reading_does_not_delay_closing)
@@ -425,7 +425,7 @@ TEST(a_server_that_stops_reading_does_not_delay_closing)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 /* ---- time limits and cancelling ---- */
@@ -503,7 +503,7 @@ TEST(a_time_limit_counts_before_the_connection_is_open)
     blip_connection_wait_closed(client, SOON);
     CHECK_INT(counter_get(&outcome.done), 1);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
     close(descriptor);
 }
 
@@ -790,5 +790,5 @@ TEST(the_backlog_is_told)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }

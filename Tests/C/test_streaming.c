@@ -631,7 +631,7 @@ TEST(what_is_never_sent_is_reported_once)
     CHECK(counter_wait(&progress.released, 2, SOON));
     CHECK_INT(counter_get(&progress.sent), 1);
     blip_connection_release(client);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(the_sent_callback_of_a_message_that_is_dropped)

@@ -294,7 +294,7 @@ TEST(files_that_cannot_be_used)
     if (status == BLIP_OK)
         status = attempt(server_options(server, server_key), options, "localhost", text, sizeof text);
     CHECK_STATUS(status, BLIP_ERROR_TLS_SETUP);
-    blip_runtime_release(runtime);
+    drop_runtime(runtime);
 }
 
 TEST(plain_and_tls_do_not_mix)
