@@ -1,239 +1,307 @@
-/* Measures how fast a server echoes requests, in callback mode: each response sends the next request.
+/* Measures how fast a server answers requests.
  *
- *     echo_client [-w window] [-b body-bytes] [-n requests | -s seconds] [-c connections] [-t loop-threads]
- *                 [-m warm-up] [-z] url
+ *     echo_client [-s seconds] [-m warm-up-seconds] [-b body-bytes] [-w window] [-c connections] [-t loop-threads]
+ *                 [-P profile] [-n requests] [-r requests-a-second] [-z] [-o] [-j] url
  *
- * Prints one line: requests a second, MB/s of bodies each way, and the 50th, 99th, 99.9th percentile and maximum of the
- * round trip in microseconds. The window is per connection; -z asks for compression. */
+ * Each response sends the next request; the window is per connection. With -r requests are sent at fixed times instead,
+ * whether or not responses come, and latency runs from the time at which a request was to be sent: a server that stalls
+ * is charged for every request that it held up, also for those that could not be sent meanwhile. -z sends JSON, asks for
+ * compression and tells the bytes on the wire. -o sends messages that want no reply, but for one in 256, which paces
+ * the sender. -n ends after that many responses.
+ *
+ * Prints a line to read, or with -j one JSON object. */
 
-#define _POSIX_C_SOURCE 200809L
+#include "json_bodies.h"
+#include "library.h"
 
-#include <blip.h>
-
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-/* Round trips by their nanoseconds: 64 buckets to each power of two, so a figure is right to 1.6 %. */
-enum { SUB_BITS = 6, SUB = 1 << SUB_BITS, BUCKETS = 64 * SUB };
+enum { GROUP = 256 }; /* messages without reply to each one that wants a reply */
 
-struct lane {
-    blip_connection *connection;
-    uint64_t histogram[BUCKETS]; /* touched on the connection's loop thread alone */
-    uint64_t slowest;
+struct tally { /* of one loop thread */
+    struct histogram times;
+    uint64_t first, last; /* when responses that count came */
+    struct tally *next;
 };
 
-struct slot {
-    struct lane *lane;
+struct slot { /* a request of the window */
+    blip_connection *connection;
     uint64_t sent_at;
 };
 
-static uint32_t body_size = 64;
-static char *body;
-static bool compressed;
-static uint64_t wanted = 200000, warm_up = 2000;
-static uint64_t deadline; /* nanoseconds, 0: none */
-static atomic_uint_fast64_t started, finished, busy, first_counted_at, last_counted_at;
+static uint32_t window = 64, connections = 1, threads = 1;
+static size_t body_size = 64;
+static const char *profile_text = "echo";
+static double seconds = 2, warm_up = 0.3;
+static uint64_t limit, rate;
+static bool compressed, one_way, as_json;
+
+static blip_slice profile;
+static struct bodies bodies;
+static unsigned char *body;
+static uint64_t opens, closes; /* the time in which responses count; closes is 0 with -n */
+static atomic_uint_fast64_t answered, busy;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t idle = PTHREAD_COND_INITIALIZER;
+static struct tally *tallies;
+static _Thread_local struct tally *tally;
+static _Thread_local unsigned next_body;
 
-static uint64_t now(void)
+static struct tally *own_tally(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-static void fail(const char *what, blip_status status)
-{
-    fprintf(stderr, "echo_client: %s: %s (%s)\n", what, blip_status_message(status), blip_status_name(status));
-    exit(1);
-}
-
-static unsigned bucket_of(uint64_t value)
-{
-    unsigned shift = 0;
-    while ((value >> shift) >= 2 * SUB)
-        shift++;
-    return shift * SUB + (unsigned)(value >> shift);
-}
-
-static double bucket_middle(unsigned bucket)
-{
-    if (bucket < 2 * SUB)
-        return bucket;
-    unsigned shift = bucket / SUB - 1;
-    return ((double)(bucket - shift * SUB) + 0.5) * (double)(UINT64_C(1) << shift);
-}
-
-static void record(struct slot *slot, uint64_t time)
-{
-    uint64_t count = atomic_fetch_add(&finished, 1) + 1;
-    if (count <= warm_up) {
-        if (count == warm_up)
-            atomic_store(&first_counted_at, time);
-        return;
+    if (tally == NULL) {
+        tally = room(1, sizeof *tally);
+        pthread_mutex_lock(&mutex);
+        tally->next = tallies;
+        tallies = tally;
+        pthread_mutex_unlock(&mutex);
     }
-    uint64_t taken = time - slot->sent_at;
-    slot->lane->histogram[bucket_of(taken)]++;
-    if (taken > slot->lane->slowest)
-        slot->lane->slowest = taken;
-    atomic_store(&last_counted_at, time);
+    return tally;
 }
 
-static bool send_next(struct slot *slot, uint64_t time);
-
-static void responded(
-    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+static void count(uint64_t time, uint64_t since)
 {
-    struct slot *slot = context;
+    if (time < opens || (closes != 0 && time >= closes))
+        return;
+    struct tally *own = own_tally();
+    if (own->first == 0)
+        own->first = time;
+    own->last = time;
+    record(&own->times, time - since, 1);
+}
+
+static void check(blip_message *response, blip_status status)
+{
     blip_slice echoed;
-    (void)connection;
-    (void)request;
-    if (status != BLIP_OK)
-        fail("request", status);
-    status = blip_message_body(response, &echoed);
-    if (status != BLIP_OK || echoed.size != body_size)
-        fail("the server did not echo the body", status);
-    uint64_t time = now();
-    record(slot, time);
-    if (!send_next(slot, time) && atomic_fetch_sub(&busy, 1) == 1) {
+    must(status, "a request was not answered");
+    must(blip_message_body(response, &echoed), "a response cannot be read");
+    if (one_way)
+        return;
+    if (echoed.size != body_size)
+        die("the server did not echo the body");
+}
+
+static blip_slice some_body(void)
+{
+    if (!compressed)
+        return (blip_slice){body, body_size};
+    next_body = (next_body + 1) % bodies.count;
+    return (blip_slice){bodies.bytes + next_body * bodies.size, bodies.size};
+}
+
+static void send_request(blip_connection *connection, bool no_reply, blip_response_fn completed, void *context)
+{
+    blip_message *request = NULL;
+    blip_status status = blip_request_new(no_reply ? blip_text("nothing") : profile, &request);
+    if (status == BLIP_OK)
+        status = blip_message_set_body(request, some_body());
+    if (status == BLIP_OK && compressed)
+        status = blip_message_set_compressed(request, true);
+    if (status == BLIP_OK && no_reply)
+        status = blip_message_set_no_reply(request, true);
+    if (status == BLIP_OK)
+        status = blip_connection_send(connection, request, completed, context, NULL);
+    must(status, "cannot send a request");
+    blip_message_release(request);
+}
+
+static void end_one(void)
+{
+    if (atomic_fetch_sub(&busy, 1) == 1) {
         pthread_mutex_lock(&mutex);
         pthread_cond_signal(&idle);
         pthread_mutex_unlock(&mutex);
     }
 }
 
-/* False once enough requests were started. */
-static bool send_next(struct slot *slot, uint64_t time)
+static void responded(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context);
+
+static void send_slot(struct slot *slot, uint64_t time)
 {
-    if (deadline != 0 ? time >= deadline : atomic_fetch_add(&started, 1) >= wanted + warm_up)
-        return false;
-    blip_message *request = NULL;
-    blip_status status = blip_request_new(blip_text("echo"), &request);
-    if (status == BLIP_OK)
-        status = blip_message_set_body(request, (blip_slice){body, body_size});
-    if (status == BLIP_OK && compressed)
-        status = blip_message_set_compressed(request, true);
-    if (status != BLIP_OK)
-        fail("cannot make a request", status);
     slot->sent_at = time;
-    status = blip_connection_send(slot->lane->connection, request, responded, slot, NULL);
-    if (status != BLIP_OK)
-        fail("cannot send", status);
-    blip_message_release(request);
-    return true;
+    if (one_way)
+        for (unsigned i = 1; i < GROUP; i++)
+            send_request(slot->connection, true, NULL, NULL);
+    send_request(slot->connection, false, responded, slot);
 }
 
-static double percentile(const uint64_t *histogram, uint64_t total, uint64_t slowest, double share)
+static void responded(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
 {
-    uint64_t target = (uint64_t)((double)total * share), seen = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        seen += histogram[i];
-        if (seen > target)
-            return (bucket_middle(i) < (double)slowest ? bucket_middle(i) : (double)slowest) / 1000;
-    }
-    return 0;
+    struct slot *slot = context;
+    (void)connection;
+    (void)request;
+    check(response, status);
+    uint64_t time = nanoseconds();
+    count(time, slot->sent_at);
+    if (closes != 0 ? time >= closes : atomic_fetch_add(&answered, 1) + 1 + atomic_load(&busy) > limit)
+        end_one();
+    else
+        send_slot(slot, time);
 }
 
-static void report(struct lane *lanes, unsigned count)
+/* The context is the time at which the request was to be sent. */
+static void responded_at_rate(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
 {
-    static uint64_t sum[BUCKETS];
-    uint64_t total = 0, slowest = 0;
-    for (unsigned l = 0; l < count; l++) {
-        for (unsigned i = 0; i < BUCKETS; i++) {
-            sum[i] += lanes[l].histogram[i];
-            total += lanes[l].histogram[i];
+    (void)connection;
+    (void)request;
+    check(response, status);
+    count(nanoseconds(), (uint64_t)(uintptr_t)context);
+    atomic_fetch_sub(&busy, 1);
+}
+
+static blip_connection **open_all(blip_runtime *runtime, const char *url)
+{
+    blip_connection **all = room(connections, sizeof(blip_connection *));
+    blip_connection_options *options = make_connection_options();
+    for (uint32_t begun = 0, opened = 0; opened < connections; opened++) {
+        for (; begun < connections && begun < opened + 128; begun++) {
+            must(blip_connection_new(runtime, blip_text(url), options, &all[begun]), url);
+            must(blip_connection_connect(all[begun]), url);
         }
-        if (lanes[l].slowest > slowest)
-            slowest = lanes[l].slowest;
+        must(blip_connection_wait_open(all[opened], 20000), url);
     }
-    double seconds = (double)(atomic_load(&last_counted_at) - atomic_load(&first_counted_at)) / 1e9;
-    double rate = seconds > 0 ? (double)total / seconds : 0;
-    printf("%.0f req/s  %.1f MB/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us  (%" PRIu64 " in %.3f s)\n", rate,
-        rate * body_size / 1e6, percentile(sum, total, slowest, 0.50), percentile(sum, total, slowest, 0.99),
-        percentile(sum, total, slowest, 0.999), (double)slowest / 1000, total, seconds);
+    blip_connection_options_release(options);
+    return all;
+}
+
+static void set_times(void)
+{
+    opens = nanoseconds() + (uint64_t)(warm_up * 1e9);
+    closes = limit != 0 ? 0 : opens + (uint64_t)(seconds * 1e9);
+}
+
+static void run_windows(blip_connection **all)
+{
+    uint32_t total = connections * window;
+    struct slot *slots = room(total, sizeof *slots);
+    if (limit != 0)
+        warm_up = 0;
+    if (limit != 0 && total > limit)
+        total = (uint32_t)limit;
+    set_times();
+    atomic_store(&busy, total);
+    for (uint32_t i = 0; i < total; i++) {
+        slots[i].connection = all[i % connections];
+        send_slot(&slots[i], nanoseconds());
+    }
+    pthread_mutex_lock(&mutex);
+    while (atomic_load(&busy) != 0)
+        pthread_cond_wait(&idle, &mutex);
+    pthread_mutex_unlock(&mutex);
+    free(slots);
+}
+
+/* Never sleeps: a clock that wakes threads is not good to 10 microseconds. */
+static void run_rate(blip_runtime *runtime, blip_connection **all)
+{
+    set_times();
+    uint64_t start = nanoseconds(), sent = 0;
+    for (;;) {
+        uint64_t time = nanoseconds();
+        for (;; sent++) {
+            uint64_t due = start + (uint64_t)((double)sent * 1e9 / (double)rate);
+            if (due > time || due >= closes)
+                break;
+            atomic_fetch_add(&busy, 1);
+            send_request(all[sent % connections], false, responded_at_rate, (void *)(uintptr_t)due);
+        }
+        if (time >= closes && (atomic_load(&busy) == 0 || time > closes + UINT64_C(5000000000)))
+            break;
+        must(blip_runtime_run_once(runtime, 0, NULL), "cannot run the loop");
+    }
+    if (atomic_load(&busy) != 0)
+        die("%" PRIu64 " requests were not answered 5 s after the end", (uint64_t)atomic_load(&busy));
+}
+
+static void report(blip_connection **all)
+{
+    struct histogram sum = {.total = 0};
+    uint64_t first = UINT64_MAX, last = 0, sent = 0, received = 0, messages = 0;
+    for (struct tally *one = tallies; one != NULL; one = one->next) {
+        merge(&sum, &one->times);
+        first = one->first != 0 && one->first < first ? one->first : first;
+        last = one->last > last ? one->last : last;
+    }
+    for (uint32_t c = 0; c < connections; c++) {
+        static const int32_t which[] = {
+            BLIP_COUNTER_BYTES_SENT, BLIP_COUNTER_BYTES_RECEIVED, BLIP_COUNTER_MESSAGES_SENT};
+        uint64_t values[3] = {0};
+        blip_connection_counters(all[c], which, values, 3);
+        sent += values[0];
+        received += values[1];
+        messages += values[2];
+    }
+    /* A time that is given in advance counts whole, for a rate of few large bodies. */
+    double passed = limit != 0 ? (double)(last - (first == UINT64_MAX ? 0 : first)) / 1e9 : seconds;
+    double done = (double)sum.total * (one_way ? GROUP : 1);
+    double per_second = passed > 0 ? done / passed : 0;
+    if (!as_json) {
+        printf("%.0f/s  %.1f MB/s  p50 %.1f us  p99 %.1f us  p99.9 %.1f us  max %.1f us\n", per_second,
+            per_second * (double)body_size / 1e6, percentile(&sum, 0.50) / 1e3, percentile(&sum, 0.99) / 1e3,
+            percentile(&sum, 0.999) / 1e3, (double)sum.greatest / 1e3);
+        return;
+    }
+    printf("{\"rate\": %.1f, \"mb_per_s\": %.3f, \"count\": %" PRIu64 ", ", per_second,
+        per_second * (double)body_size / 1e6, sum.total);
+    print_latency(&sum);
+    printf(", \"wire_sent_per_message\": %.2f, \"wire_received_per_message\": %.2f, \"peak_memory\": %" PRIu64
+           ", \"processor_s\": %.3f}\n",
+        messages == 0 ? 0 : (double)sent / (double)messages, messages == 0 ? 0 : (double)received / (double)messages,
+        peak_memory(), processor_time());
 }
 
 int main(int argc, char **argv)
 {
-    uint32_t window = 64, connections = 1, threads = 1;
-    double seconds = 0;
     int option;
-    while ((option = getopt(argc, argv, "w:b:n:s:c:t:m:z")) != -1) {
+    while ((option = getopt(argc, argv, "s:m:b:w:c:t:P:n:r:zoj")) != -1) {
         switch (option) {
-        case 'w': window = (uint32_t)strtoul(optarg, NULL, 10); break;
-        case 'b': body_size = (uint32_t)strtoul(optarg, NULL, 10); break;
-        case 'n': wanted = strtoull(optarg, NULL, 10); break;
         case 's': seconds = strtod(optarg, NULL); break;
-        case 'c': connections = (uint32_t)strtoul(optarg, NULL, 10); break;
-        case 't': threads = (uint32_t)strtoul(optarg, NULL, 10); break;
-        case 'm': warm_up = strtoull(optarg, NULL, 10); break;
+        case 'm': warm_up = strtod(optarg, NULL); break;
+        case 'b': body_size = (size_t)number(optarg); break;
+        case 'w': window = (uint32_t)number(optarg); break;
+        case 'c': connections = (uint32_t)number(optarg); break;
+        case 't': threads = (uint32_t)number(optarg); break;
+        case 'P': profile_text = optarg; break;
+        case 'n': limit = number(optarg); break;
+        case 'r': rate = number(optarg); break;
         case 'z': compressed = true; break;
+        case 'o': one_way = true; break;
+        case 'j': as_json = true; break;
         default: optind = argc + 1; break;
         }
     }
-    if (optind + 1 != argc || window == 0 || connections == 0) {
-        fprintf(stderr, "usage: echo_client [-w window] [-b body-bytes] [-n requests | -s seconds] [-c connections]\n"
-                        "                   [-t loop-threads] [-m warm-up] [-z] url\n");
+    if (optind + 1 != argc || window == 0 || connections == 0 || seconds <= 0 || (rate != 0 && limit != 0)) {
+        fprintf(stderr,
+            "usage: echo_client [-s seconds] [-m warm-up-seconds] [-b body-bytes] [-w window] [-c connections]\n"
+            "                   [-t loop-threads] [-P profile] [-n requests] [-r requests-a-second] [-z] [-o] [-j] url\n");
         return 2;
     }
-    body = malloc(body_size + 1u);
-    struct lane *lanes = calloc(connections, sizeof *lanes);
-    struct slot *slots = calloc((size_t)connections * window, sizeof *slots);
-    if (body == NULL || lanes == NULL || slots == NULL)
-        fail("out of memory", BLIP_ERROR_RESOURCES);
-    for (uint32_t i = 0; i < body_size; i++)
-        body[i] = (char)('a' + i * 7 % 26);
-
-    blip_runtime_options *options = blip_runtime_options_new();
-    blip_runtime *runtime = NULL;
-    blip_status status = blip_runtime_options_set_threads(options, threads);
-    if (status == BLIP_OK)
-        status = blip_runtime_new(options, &runtime);
-    if (status != BLIP_OK)
-        fail("cannot make a runtime", status);
-    blip_runtime_options_release(options);
-
-    for (uint32_t c = 0; c < connections; c++) {
-        status = blip_connection_new(runtime, blip_text(argv[optind]), NULL, &lanes[c].connection);
-        if (status == BLIP_OK)
-            status = blip_connection_wait_open(lanes[c].connection, 10000);
-        if (status != BLIP_OK)
-            fail(argv[optind], status);
+    make_pattern();
+    raise_descriptor_limit();
+    profile = blip_text(profile_text);
+    if (compressed) {
+        bodies = make_json_bodies(body_size);
+        body_size = bodies.size;
     }
+    body = room(body_size, 1);
+    for (size_t i = 0; i < body_size; i++)
+        body[i] = pattern[i % PATTERN];
 
-    uint64_t time = now();
-    if (seconds > 0)
-        deadline = time + (uint64_t)(seconds * 1e9);
-    if (warm_up == 0)
-        atomic_store(&first_counted_at, time);
-    atomic_store(&busy, (uint_fast64_t)connections * window + 1);
-    for (uint32_t i = 0; i < connections * window; i++) {
-        slots[i].lane = &lanes[i % connections];
-        if (!send_next(&slots[i], now()))
-            atomic_fetch_sub(&busy, 1);
-    }
-    pthread_mutex_lock(&mutex);
-    atomic_fetch_sub(&busy, 1);
-    while (atomic_load(&busy) != 0)
-        pthread_cond_wait(&idle, &mutex);
-    pthread_mutex_unlock(&mutex);
-    report(lanes, connections);
-
-    for (uint32_t c = 0; c < connections; c++) {
-        blip_connection_close(lanes[c].connection, 1000, blip_text(NULL));
-        blip_connection_release(lanes[c].connection);
-    }
-    blip_runtime_stop(runtime, 2000);
-    blip_runtime_release(runtime);
-    free(slots);
-    free(lanes);
-    free(body);
+    blip_runtime *runtime = make_runtime(rate != 0 ? 0 : threads);
+    blip_connection **all = open_all(runtime, argv[optind]);
+    if (rate != 0)
+        run_rate(runtime, all);
+    else
+        run_windows(all);
+    usleep(10000); /* counters of bytes follow when a connection has no more to read */
+    report(all);
+    for (uint32_t c = 0; c < connections; c++)
+        disconnect(all[c]);
+    stop(runtime);
     return 0;
 }

@@ -1,66 +1,152 @@
-/* Answers every request of profile "echo" with its own body. The counterpart of echo_client.c.
+/* The server that all clients of the suite talk to.
  *
- *     echo_server [-p port] [-u socket-path] [-t loop-threads]
+ *     echo_server [-p port] [-u socket-path] [-t loop-threads] [-c certificate.pem] [-k key.pem]
  *
- * Prints its URL on the first line and runs until it is interrupted. */
+ * Prints its URL on the first line and runs until it is interrupted. What requests of a profile get:
+ *
+ *     echo     their own body, compressed if it was
+ *     work     the same, after 20 microseconds of processor time
+ *     sink     after a body of any size, which is taken as it comes: its size, as text
+ *     source   a body of as many bytes as the request's body says, made while it is sent
+ *     nothing  nothing: for messages that want no reply */
 
-#define _POSIX_C_SOURCE 200809L
+#include "library.h"
 
-#include <blip.h>
-
-#include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-static void fail(const char *what, blip_status status)
-{
-    fprintf(stderr, "echo_server: %s: %s (%s)\n", what, blip_status_message(status), blip_status_name(status));
-    exit(1);
-}
+static const uint64_t WORK = 20000; /* nanoseconds */
 
 static blip_status echo(blip_connection *connection, blip_message *request, void *context)
 {
     blip_slice body;
-    blip_status status = blip_message_body(request, &body);
+    uint32_t flags = 0;
     (void)connection;
     (void)context;
+    blip_status status = blip_message_body(request, &body);
     if (status != BLIP_OK)
         return status;
-    return blip_message_respond_data(request, body, blip_text(NULL));
+    blip_message_flags(request, &flags);
+    if ((flags & BLIP_FLAG_COMPRESSED) == 0)
+        return blip_message_respond_data(request, body, blip_text(NULL));
+
+    blip_message *response = NULL;
+    status = blip_response_new(request, &response);
+    if (status == BLIP_OK)
+        status = blip_message_set_compressed(response, true);
+    if (status == BLIP_OK)
+        status = blip_message_set_body(response, body);
+    if (status == BLIP_OK)
+        status = blip_message_respond(request, response);
+    blip_message_release(response);
+    return status;
 }
 
-static blip_runtime *make_runtime(uint32_t threads)
+static uint64_t thread_time(void)
 {
-    blip_runtime_options *options = blip_runtime_options_new();
-    blip_runtime *runtime = NULL;
-    blip_status status = blip_runtime_options_set_threads(options, threads);
-    if (status == BLIP_OK)
-        status = blip_runtime_new(options, &runtime);
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Processor time rather than time that passes: a thread that has no core must not get its work for nothing. */
+static blip_status work(blip_connection *connection, blip_message *request, void *context)
+{
+    uint64_t end = thread_time() + WORK;
+    while (thread_time() < end)
+        for (volatile int i = 0; i < 200; i++) { }
+    return echo(connection, request, context);
+}
+
+struct taken {
+    blip_message *request; /* kept until it is answered */
+    uint64_t size;
+};
+
+static void release_taken(void *context)
+{
+    struct taken *taken = context;
+    blip_message_release(taken->request);
+    free(taken);
+}
+
+static size_t take(blip_message *request, blip_slice data, blip_status status, void *context)
+{
+    struct taken *taken = context;
+    if (status < 0)
+        return data.size;
+    if (!fits_pattern(data.data, data.size, taken->size))
+        die("a streamed body is not what was sent");
+    taken->size += data.size;
+    if (status == BLIP_DATA_END) {
+        char text[32];
+        snprintf(text, sizeof text, "%" PRIu64, taken->size);
+        blip_message_respond_text(request, blip_text(text));
+    }
+    return data.size;
+}
+
+static blip_status sink(blip_connection *connection, blip_message *request, void *context)
+{
+    (void)connection;
+    (void)context;
+    blip_status status = blip_message_defer(request);
     if (status != BLIP_OK)
-        fail("cannot make a runtime", status);
-    blip_runtime_options_release(options);
-    return runtime;
+        return status;
+    struct taken *taken = room(1, sizeof *taken);
+    taken->request = blip_message_retain(request);
+    return blip_message_set_data_callback(request, take, taken, release_taken);
+}
+
+static blip_status source(blip_connection *connection, blip_message *request, void *context)
+{
+    char text[32] = "";
+    blip_slice body;
+    blip_message *response = NULL;
+    (void)connection;
+    (void)context;
+    blip_status status = blip_message_body(request, &body);
+    if (status != BLIP_OK)
+        return status;
+    memcpy(text, body.data, body.size < sizeof text ? body.size : sizeof text - 1);
+    status = blip_response_new(request, &response);
+    if (status == BLIP_OK)
+        status = blip_message_append_body_stream(response, pull, pulled_body(strtoull(text, NULL, 10)), free);
+    if (status == BLIP_OK)
+        status = blip_message_respond(request, response);
+    blip_message_release(response);
+    return status;
+}
+
+static blip_status nothing(blip_connection *connection, blip_message *request, void *context)
+{
+    blip_slice body;
+    (void)connection;
+    (void)context;
+    return blip_message_body(request, &body);
 }
 
 int main(int argc, char **argv)
 {
     uint16_t port = 0;
     uint32_t threads = 1;
-    const char *path = NULL;
+    const char *path = NULL, *certificate = NULL, *key = NULL;
     int option;
-    while ((option = getopt(argc, argv, "p:u:t:")) != -1) {
+    while ((option = getopt(argc, argv, "p:u:t:c:k:")) != -1) {
         switch (option) {
-        case 'p': port = (uint16_t)strtoul(optarg, NULL, 10); break;
+        case 'p': port = (uint16_t)number(optarg); break;
         case 'u': path = optarg; break;
-        case 't': threads = (uint32_t)strtoul(optarg, NULL, 10); break;
+        case 't': threads = (uint32_t)number(optarg); break;
+        case 'c': certificate = optarg; break;
+        case 'k': key = optarg; break;
         default:
-            fprintf(stderr, "usage: echo_server [-p port] [-u socket-path] [-t loop-threads]\n");
+            fprintf(stderr, "usage: echo_server [-p port] [-u socket-path] [-t loop-threads]\n"
+                            "                   [-c certificate.pem] [-k key.pem]\n");
             return 2;
         }
     }
+    make_pattern();
+    raise_descriptor_limit();
 
     sigset_t ends;
     sigemptyset(&ends);
@@ -69,28 +155,33 @@ int main(int argc, char **argv)
     sigprocmask(SIG_BLOCK, &ends, NULL);
 
     blip_runtime *runtime = make_runtime(threads);
+    blip_listener_options *options = blip_listener_options_new();
+    must(blip_listener_options_set_ping(options, 0, 1), "cannot set options");
+    if (certificate != NULL) {
+        must(blip_listener_options_set_tls_identity(options, blip_text(certificate), blip_text(key)), "cannot set TLS");
+        must(blip_listener_options_set_tls_versions(options, BLIP_TLS_1_3, BLIP_TLS_1_3), "cannot set TLS");
+    }
     blip_listener *listener = NULL;
-    blip_status status = blip_listener_new(runtime, NULL, &listener);
-    if (status != BLIP_OK)
-        fail("cannot make a listener", status);
-    status = blip_listener_set_handler(listener, blip_text("echo"), 0, echo, NULL, NULL);
-    if (status == BLIP_OK)
-        status = path != NULL ? blip_listener_start_unix(listener, blip_text(path))
-                              : blip_listener_start(listener, blip_text("127.0.0.1"), port);
-    if (status != BLIP_OK)
-        fail("cannot listen", status);
+    must(blip_listener_new(runtime, options, &listener), "cannot make a listener");
+    blip_listener_options_release(options);
+    must(blip_listener_set_handler(listener, blip_text("echo"), 0, echo, NULL, NULL), "cannot set a handler");
+    must(blip_listener_set_handler(listener, blip_text("work"), 0, work, NULL, NULL), "cannot set a handler");
+    must(blip_listener_set_handler(listener, blip_text("sink"), BLIP_HANDLER_STREAM, sink, NULL, NULL),
+        "cannot set a handler");
+    must(blip_listener_set_handler(listener, blip_text("source"), 0, source, NULL, NULL), "cannot set a handler");
+    must(blip_listener_set_handler(listener, blip_text("nothing"), 0, nothing, NULL, NULL), "cannot set a handler");
+    must(path != NULL ? blip_listener_start_unix(listener, blip_text(path))
+                      : blip_listener_start(listener, blip_text("127.0.0.1"), port),
+        "cannot listen");
 
     blip_slice url;
-    status = blip_listener_url(listener, &url);
-    if (status != BLIP_OK)
-        fail("cannot tell the URL", status);
+    must(blip_listener_url(listener, &url), "cannot tell the URL");
     printf("%.*s\n", (int)url.size, (const char *)url.data);
     fflush(stdout);
 
     int which = 0;
     sigwait(&ends, &which);
-    blip_runtime_stop(runtime, 1000);
     blip_listener_release(listener);
-    blip_runtime_release(runtime);
+    stop(runtime);
     return 0;
 }
