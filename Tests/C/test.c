@@ -17,8 +17,8 @@ enum { EXIT_FAILED = 1, EXIT_SKIPPED = 77, EXIT_TIMED_OUT = 124 };
 
 static struct test *first_test, **last_test = &first_test;
 static atomic_int failures;
-static const char *volatile last_file = "";
-static volatile int last_line;
+static const char *_Atomic last_file = "";
+static atomic_int last_line;
 static bool in_one_process;
 const char *(*test_status_name)(int32_t status);
 
@@ -60,8 +60,8 @@ int test_failures(void)
 /* A check that fails in a loop must not drown the others. */
 static bool mark(bool held, const char *file, int line)
 {
-    last_file = file;
-    last_line = line;
+    atomic_store_explicit(&last_file, file, memory_order_relaxed);
+    atomic_store_explicit(&last_line, line, memory_order_relaxed);
     if (held)
         return true;
     return atomic_fetch_add(&failures, 1) >= 40;
