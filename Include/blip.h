@@ -2021,7 +2021,9 @@ blip_status blip_connection_request_path(blip_connection *connection, blip_slice
  *     BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND: there is none, or no head yet.
  *
  * Ownership: name is borrowed for the call. value: it lies in the connection: valid while the
- * connection lives.
+ * connection lives; of an accepted connection until its open callback has returned (or, with a
+ * queue, its OPEN event was released; without an open callback, until it is open), because many
+ * idle connections would weigh heavy with their heads. Copy what is needed later.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_http_header(

@@ -6,6 +6,7 @@ import WebSocketProtocol
 /// What a connection was told by its options: immutable, shared by all connections of a listener.
 final class Configuration: Sendable {
     let protocols: [String]
+    private let protocolTexts: [Text]
     let headers: [HTTPHeader]
     let userAgent: String?
     let queue: EventQueue?
@@ -22,6 +23,7 @@ final class Configuration: Sendable {
 
     init(_ common: CommonOptions, queue: EventQueue?, tls: TLSContext?) {
         protocols = common.protocols.isEmpty ? ["BLIP_3", "BLIP"] : common.protocols
+        protocolTexts = protocols.map { Text($0) }
         headers = common.headers
         userAgent = common.userAgent
         self.queue = common.queue ?? queue
@@ -35,6 +37,14 @@ final class Configuration: Sendable {
         self.tls = tls
         tlsServerName = common.tlsServerName
     }
+
+    /// The text that connections with this subprotocol share.
+    func text(of subprotocol: String) -> Text {
+        for (name, text) in zip(protocols, protocolTexts) where name == subprotocol { return text }
+        return Text(subprotocol)
+    }
+
+    static let rootPath = Text("/")
 
     /// The version that a subprotocol means; nil if it is none of ours.
     static func version(of subprotocol: String) -> ProtocolVersion? {

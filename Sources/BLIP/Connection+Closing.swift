@@ -44,7 +44,7 @@ extension Connection {
             guard status == BLIP_OK || status == BLIP_ERROR_STATE else { return status }
         }
         let waiter = Waiter()
-        let now = info.withLock { info -> blip_status? in
+        let now = withInfo { info -> blip_status? in
             if let status = info.finalStatus { return status == BLIP_OK ? BLIP_ERROR_CLOSED : status }
             if state == BLIP_STATE_OPEN { return BLIP_OK }
             if state > BLIP_STATE_OPEN { return BLIP_ERROR_CLOSED }
@@ -60,7 +60,7 @@ extension Connection {
     public func waitClosed(timeout: Int64) -> blip_status {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
         let waiter = Waiter()
-        let isClosed = info.withLock { info -> Bool in
+        let isClosed = withInfo { info -> Bool in
             if info.finalStatus != nil { return true }
             info.closeWaiters.append(waiter)
             return false
@@ -76,7 +76,7 @@ extension Connection {
         switch phase {
         case .closed, .closing: return
         case .open:
-            guard let session else { return finish(failure) }
+            guard let session = openSession() else { return finish(failure) }
             let pending = failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed by this side.")
             startClosing(session, pending: pending, final: failure)
             session.closeFrame = (code, reason)
@@ -110,7 +110,7 @@ extension Connection {
             let isOrderly = code == nil || code == 1000 || code == 1001
             startClosing(session, pending: failure, final: isOrderly ? nil : failure)
         }
-        info.withLock { $0.closeCode = Int32(number) }
+        withInfo { $0.closeCode = Int32(number) }
         session.closeFrame = session.closeFrame ?? (code, [])
         act(on: session.closing.received(code: code, now: loop.refreshNow()), session)
     }
@@ -139,7 +139,7 @@ extension Connection {
         case .sendClose(let code):
             session.closeFrame = (code, session.closeFrame?.reason ?? [])
             session.mustWriteClose = true
-            if let code { info.withLock { if $0.closeCode == 0 { $0.closeCode = Int32(code) } } }
+            if let code { withInfo { if $0.closeCode == 0 { $0.closeCode = Int32(code) } } }
             stream?.requestOutput()
         case .finishOutput: stream?.finishOutput()
         case .drop: return finish(failure)
@@ -163,10 +163,9 @@ extension Connection {
 
     /// Closes once nothing is under way any more.
     func checkDrained() {
-        guard isDraining, phase == .open, let engine = session?.engine else { return }
-        guard engine.isIdle, unanswered <= 0 else { return }
+        guard isDraining, phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
         loop.post { [self] in
-            guard phase == .open, let engine = session?.engine, engine.isIdle, unanswered <= 0 else { return }
+            guard phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
             beginClose(code: 1000, reason: [], nil)
         }
     }
@@ -205,7 +204,7 @@ extension Connection {
         if let failure {
             runtimeHold.log(BLIP_LOG_INFO, "connection", "ended: \(failure.text)")
             let error = OwnedError(ErrorRecord(failure))
-            info.withLock { $0.error = error }
+            withInfo { $0.error = error }
         }
         failEverything(failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed."))
         session = nil
@@ -216,7 +215,7 @@ extension Connection {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSED), connection: self))
         }
         let status = failure?.status ?? BLIP_OK
-        let (openWaiters, closeWaiters) = info.withLock { info -> ([Waiter], [Waiter]) in
+        let (openWaiters, closeWaiters) = withInfo { info -> ([Waiter], [Waiter]) in
             info.finalStatus = status
             defer {
                 info.openWaiters = []

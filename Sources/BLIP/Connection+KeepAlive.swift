@@ -20,9 +20,9 @@ extension Connection {
 
     /// Arms the timer of an open connection for whatever is due first.
     func armNextTimer() {
-        guard let session, phase == .open else { return }
-        var next = min(session.nextPing, drainDeadline)
-        for ping in session.pings { next = min(next, ping.deadline) }
+        guard phase == .open else { return }
+        var next = min(nextPing, drainDeadline)
+        for ping in session?.pings ?? [] { next = min(next, ping.deadline) }
         if next < UInt64.max / 2 {
             armTimer(at: next)
         } else if let timer {
@@ -55,36 +55,36 @@ extension Connection {
     }
 
     private func openTimerDidFire(_ now: UInt64) {
-        guard let session, let stream else { return }
+        guard let stream else { return }
         if now >= drainDeadline { return beginClose(code: 1001, reason: [], nil) }
-        let late = session.pings.filter { now >= $0.deadline }
+        let late = session?.pings.filter { now >= $0.deadline } ?? []
         if !late.isEmpty {
-            session.pings.removeAll { now >= $0.deadline }
+            session?.pings.removeAll { now >= $0.deadline }
             for ping in late { report(ping, BLIP_ERROR_TIMEOUT, 0) }
         }
         guard phase == .open else { return }
-        if now >= session.nextPing {
-            if stream.bytesReceived != session.lastBytesReceived || isReadingPaused {
-                session.silentPings = 0
-            } else if session.silentPings >= configuration.pingsMissed {
+        if now >= nextPing {
+            if stream.bytesReceived != lastBytesReceived || isReadingPaused {
+                silentPings = 0
+            } else if silentPings >= configuration.pingsMissed {
                 return finish(Failure(
                     BLIP_ERROR_PEER_SILENT, "Nothing came from the peer, not even an answer to pings."))
             }
-            session.lastBytesReceived = stream.bytesReceived
-            if session.silentPings > 0 || now >= session.nextPing {
-                session.silentPings += 1
-                enqueuePing(session, handler: nil, deadline: .max, now)
+            lastBytesReceived = stream.bytesReceived
+            if silentPings > 0 || now >= nextPing {
+                silentPings += 1
+                if let session = openSession() { enqueuePing(session, handler: nil, deadline: .max, now) }
             }
-            session.engine.releaseIdleMemory()
-            session.nextPing = now &+ configuration.pingInterval
+            session?.engine.releaseIdleMemory()
+            nextPing = now &+ configuration.pingInterval
         }
         armNextTimer()
     }
 
     func startKeepAlive() {
-        guard let session, let stream else { return }
-        session.lastBytesReceived = stream.bytesReceived
-        session.nextPing =
+        guard let stream else { return }
+        lastBytesReceived = stream.bytesReceived
+        nextPing =
             configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
         if let timer { loop.cancel(timer) }
         armNextTimer()
@@ -98,7 +98,7 @@ extension Connection {
         perform { [self] in
             let now = loop.refreshNow()
             guard phase != .closed else { return }
-            guard phase == .open, let session else {
+            guard let session = openSession(), phase == .open else {
                 return deliver(Event(.pong(handler), status: BLIP_ERROR_CLOSED, connection: self))
             }
             enqueuePing(session, handler: handler, deadline: timeout < 0 ? .max : now &+ nanoseconds(timeout), now)
@@ -173,12 +173,12 @@ extension Connection {
             bytesSent: stream.bytesSent, bytesReceived: stream.bytesReceived,
             requestsPending: UInt64(max(0, engine.pendingRequests)),
             requestsUnanswered: UInt64(max(0, unanswered)), messagesQueued: UInt64(max(0, engine.queuedMessages)))
-        info.withLock { $0.counters = counters }
+        withInfo { $0.counters = counters }
     }
 
     /// The figures, all of one moment.
     public func readCounters() -> ConnectionCounters {
         if loop.isCurrent, let session, let stream { publishCounters(session, stream) }
-        return info.withLock { $0.counters }
+        return withInfo { $0.counters }
     }
 }

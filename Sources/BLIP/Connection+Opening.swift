@@ -200,58 +200,70 @@ extension Connection {
         guard let version = Configuration.version(of: subprotocol) else {
             return finish(Failure(BLIP_ERROR_SUBPROTOCOL, "The subprotocol \(subprotocol) is not known."))
         }
-        let context = context
-        let engine = Engine(
-            version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
-            makeMessage: { context.makeMessage() })
-        session = Session(engine: engine, role: isIncoming ? .server : .client, configuration: configuration)
+        self.version = version
         if !isIncoming { upgrade = nil }
         rememberAddresses()
-        info.withLock {
-            $0.subprotocol = Text(subprotocol)
+        let text = configuration.text(of: subprotocol)
+        withInfo {
+            $0.subprotocol = text
             $0.version = Int32(version.rawValue)
         }
         phase = .open
         startKeepAlive()
         publish(BLIP_STATE_OPEN)
         runtimeHold.log(BLIP_LOG_INFO, "connection", "open, \(subprotocol)")
-        let waiters = info.withLock { info -> [Waiter] in
+        let waiters = withInfo { info -> [Waiter] in
             defer { info.openWaiters = [] }
             return info.openWaiters
         }
         for waiter in waiters { waiter.signal(BLIP_OK) }
-        if let handler = settings.open { deliver(Event(.open(handler), connection: self)) }
+        if let handler = settings.open {
+            deliver(Event(.open(handler), connection: self))
+        } else {
+            openDidSettle()
+        }
         guard phase == .open else { return }
         let waiting = waitingToSend
         waitingToSend = []
-        for message in waiting { hand(message, to: engine) }
+        if !waiting.isEmpty, let engine = openSession()?.engine {
+            for message in waiting { hand(message, to: engine) }
+        }
         stream?.requestOutput()
     }
 
     private func rememberHead(path: String, _ headers: HTTPHeaders) {
-        let list = headers.lines.map { (name: $0.name.lowercased(), value: Text($0.value)) }
-        info.withLock {
-            $0.path = Text(path)
-            $0.headers = list
+        let path = path == "/" ? Configuration.rootPath : Text(path)
+        let head = HTTPHeadRecord(headers)
+        withInfo {
+            $0.path = path
+            $0.head = head
         }
     }
 
     private func rememberAddresses() {
         guard let stream else { return }
-        let local = Text(stream.localAddress.description)
-        let remote = Text(stream.remoteAddress.description)
         let version = stream.tlsVersion.map { Text($0) }
         let cipher = stream.tlsCipher.map { Text($0) }
         let certificate = stream.peerCertificateDER.map { Text($0) }
-        info.withLock {
-            guard $0.remoteAddress == nil else { return }
-            $0.localAddress = local
-            $0.remoteAddress = remote
+        withInfo {
+            // Its addresses are made to texts when they are asked for.
+            $0.stream = stream
             $0.isSecure = stream.isSecure
             $0.tlsVersion = version
             $0.tlsCipher = cipher
             $0.peerCertificate = certificate
         }
+    }
+
+    /// The open callback has been run. An accepted connection's HTTP head has served: many connections are idle, and it
+    /// is the largest thing that they would hold.
+    func openDidSettle() {
+        guard isIncoming else { return }
+        let head = withInfo { info -> HTTPHeadRecord? in
+            defer { info.head = nil }
+            return info.head
+        }
+        _ = consume head
     }
 }
 

@@ -18,23 +18,37 @@ extension Connection {
 
     // MARK: What may be asked, from any thread
 
-    public var error: OpaquePointer? { info.withLock { $0.error?.handle } }
-    public var closeCode: Int32 { info.withLock { $0.closeCode } }
-    public var protocolVersion: Int32 { info.withLock { $0.version } }
+    public var error: OpaquePointer? { withInfo { $0.error?.handle } }
+    public var closeCode: Int32 { withInfo { $0.closeCode } }
+    public var protocolVersion: Int32 { withInfo { $0.version } }
     public var isAccepted: Bool { isIncoming }
-    public var isSecure: Bool { info.withLock { $0.isSecure } }
-    public var subprotocolText: Text? { info.withLock { $0.subprotocol } }
-    public var localAddressText: Text? { info.withLock { $0.localAddress } }
-    public var remoteAddressText: Text? { info.withLock { $0.remoteAddress } }
-    public var tlsVersionText: Text? { info.withLock { $0.tlsVersion } }
-    public var tlsCipherText: Text? { info.withLock { $0.tlsCipher } }
-    public var peerCertificate: Text? { info.withLock { $0.peerCertificate } }
-    public var requestPath: Text? { info.withLock { $0.path } }
+    public var isSecure: Bool { withInfo { $0.isSecure } }
+    public var subprotocolText: Text? { withInfo { $0.subprotocol } }
+    public var localAddressText: Text? { address(\.localAddress) { $0.localAddress } }
+    public var remoteAddressText: Text? { address(\.remoteAddress) { $0.remoteAddress } }
+
+    /// An address as text, made on the first question.
+    private func address(
+        _ place: WritableKeyPath<ConnectionInfo, Text?>, _ get: (Transport.Stream) -> SocketAddress
+    ) -> Text? {
+        withInfo { info in
+            if let text = info[keyPath: place] { return text }
+            guard let stream = info.stream else { return nil }
+            let text = Text(get(stream).description)
+            info[keyPath: place] = text
+            return text
+        }
+    }
+
+    public var tlsVersionText: Text? { withInfo { $0.tlsVersion } }
+    public var tlsCipherText: Text? { withInfo { $0.tlsCipher } }
+    public var peerCertificate: Text? { withInfo { $0.peerCertificate } }
+    public var requestPath: Text? { withInfo { $0.path } }
     public var backlogBytes: UInt64 { UInt64(max(0, backlog.load(ordering: .relaxed))) }
 
     public var urlText: Text? {
         guard let url else { return nil }
-        return info.withLock { info in
+        return withInfo { info in
             if let text = info.url { return text }
             let text = Text(url.description)
             info.url = text
@@ -43,9 +57,8 @@ extension Connection {
     }
 
     /// A header of the peer's HTTP head.
-    public func header(_ name: String) -> Text? {
-        let name = name.lowercased()
-        return info.withLock { $0.headers.first { $0.name == name }?.value }
+    public func header(_ name: String) -> UnsafeRawBufferPointer? {
+        withInfo { $0.head }?.value(of: name)
     }
 
     public var isActive: Bool {
@@ -54,14 +67,14 @@ extension Connection {
     }
 
     public func setUserData(_ data: Handler<Never>) {
-        let old = info.withLock { info -> Handler<Never>? in
+        let old = withInfo { info -> Handler<Never>? in
             defer { info.userData = data }
             return info.userData
         }
         _ = consume old
     }
 
-    public var userData: UnsafeMutableRawPointer? { info.withLock { $0.userData?.context } }
+    public var userData: UnsafeMutableRawPointer? { withInfo { $0.userData?.context } }
 
     // MARK: Messages
 

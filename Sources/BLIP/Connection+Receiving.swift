@@ -8,7 +8,7 @@ extension Connection {
     public func stream(_ stream: Transport.Stream, didReceive bytes: UnsafeMutableRawBufferPointer) -> Int {
         guard let base = bytes.baseAddress else { return 0 }
         var consumed = 0
-        if session == nil {
+        if phase != .open, session == nil {
             guard phase == .upgrading else {
                 if phase == .waitingForAccept { stream.pauseReading() }
                 return phase == .waitingForAccept ? 0 : bytes.count
@@ -16,7 +16,7 @@ extension Connection {
             consumed = receiveHead(bytes)
             if phase == .waitingForAccept { stream.pauseReading() }
         }
-        guard let session else { return consumed }
+        guard consumed < bytes.count, let session = openSession() else { return consumed }
         while consumed < bytes.count, !isReadingPaused, phase == .open || phase == .closing {
             let rest = UnsafeMutableRawBufferPointer(start: base + consumed, count: bytes.count - consumed)
             switch session.parser.next(rest) {

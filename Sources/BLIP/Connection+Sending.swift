@@ -77,7 +77,7 @@ extension Connection {
         }
         switch phase {
         case .open:
-            if let engine = session?.engine { hand(message, to: engine) }
+            if let engine = openSession()?.engine { hand(message, to: engine) }
             stream?.requestOutput()
         case .closing, .closed:
             reject(message, failure ?? Failure(BLIP_ERROR_CLOSED, "The connection is closed."))
@@ -154,7 +154,11 @@ extension Connection {
     // MARK: Output
 
     public func stream(_ stream: Transport.Stream, fill buffer: UnsafeMutableRawBufferPointer) -> Int {
-        guard let session else { return fillHead(buffer, stream) }
+        guard let session else {
+            let used = fillHead(buffer, stream)
+            if used == 0, phase == .open { upgrade = nil }
+            return used
+        }
         guard let base = buffer.baseAddress else { return 0 }
         var used = 0
         if let upgrade {

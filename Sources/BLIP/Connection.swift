@@ -34,19 +34,22 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     let context: LoopContext
     let configuration: Configuration
-    let url: WebSocketURL?
+    private let place: Box<WebSocketURL>?
     weak let listener: Listener?
     /// The handle that callbacks get; the library's own reference keeps it valid until the closed callback was run.
     private(set) var handle: OpaquePointer?
 
     let publishedState: Atomic<Int32>
     let inbox: Inbox
-    let info = Locked(ConnectionInfo())
+    /// What other threads may ask; under the lock of the loop's connections.
+    private var info = ConnectionInfo()
     let backlog = Atomic<Int>(0)
 
     // The loop's.
     var phase = Phase.idle
+    /// Made when the first byte of BLIP comes or goes: an idle connection does without.
     var session: Session?
+    var version = ProtocolVersion.v3
     var stream: Transport.Stream?
     var connector: Connector?
     var upgrade: Upgrade?
@@ -59,17 +62,29 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var unanswered = 0
     /// Closing gracefully: refuse new requests, finish what is under way.
     var isDraining = false
-    var failure: Failure?
+    private var endReason: Box<Failure>?
+    /// What the connection's end is reported as; nil if it is as asked.
+    var failure: Failure? {
+        get { endReason?.value }
+        set { endReason = newValue.map { Box($0) } }
+    }
     var isReadingPaused = false
     var drainDeadline = UInt64.max
+    // Keep-alive.
+    var lastBytesReceived: UInt64 = 0
+    var nextPing = UInt64.max
+    var silentPings: UInt32 = 0
     /// The program was told that the connection is closing.
     let hasAnnouncedClosing = Atomic<Bool>(false)
     /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
     var isFilling = false
     /// Why it cannot connect at all.
-    private(set) var setupFailure: Failure?
+    private var setup: Box<Failure>?
+    var setupFailure: Failure? { setup?.value }
 
-    var isIncoming: Bool { url == nil }
+    /// Where it connects to; nil if it was accepted.
+    var url: WebSocketURL? { place?.value }
+    var isIncoming: Bool { place == nil }
     var loop: EventLoop { context.loop }
 
     /// An outgoing connection.
@@ -85,16 +100,16 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         } catch {
             // Reported as the connection's error when it is to connect.
             configuration = Configuration(options, queue: runtime.queue, tls: nil)
-            setupFailure = Failure(error)
+            setup = Box(Failure(error))
         }
         self.context = context
-        self.url = url
+        place = Box(url)
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
         inbox = Inbox()
         knownSettings = ConnectionSettings()
         runtimeHold = runtime
-        info.withLock { $0.settings = knownSettings }
+        withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
         // Known to its loop from now on, so that a runtime that stops ends it.
@@ -108,23 +123,46 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     init(context: LoopContext, listener: Listener) {
         self.context = context
         self.listener = listener
-        url = nil
+        place = nil
         configuration = listener.configuration
         publishedState = Atomic(BLIP_STATE_CONNECTING)
         inbox = Inbox()
         knownSettings = listener.connectionSettings
         runtimeHold = context.runtime
-        info.withLock { $0.settings = knownSettings }
+        withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtimeHold.objectDidBegin()
+    }
+
+    @inline(__always)
+    func withInfo<R>(_ body: (inout ConnectionInfo) -> R) -> R {
+        context.infoLock.withLock { _ in body(&info) }
     }
 
     /// Keeps the runtime while the connection exists.
     let runtimeHold: Runtime
 
     deinit {
-        info.withLock { $0.error?.end() }
+        info.error?.end()
         HandleTable.freeSlot(slot)
+    }
+
+    /// The session of an open connection, made now if need be.
+    @inline(__always)
+    func openSession() -> Session? {
+        if let session { return session }
+        return phase == .open ? makeSession() : nil
+    }
+
+    @inline(never)
+    private func makeSession() -> Session {
+        let context = context
+        let engine = Engine(
+            version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
+            makeMessage: { context.makeMessage() })
+        let new = Session(engine: engine, role: isIncoming ? .server : .client, configuration: configuration)
+        session = new
+        return new
     }
 
     // MARK: Handle
@@ -143,7 +181,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     /// Nobody can ask for the error any more.
     public func handleDidEnd() {
-        let error = info.withLock { info -> OwnedError? in
+        let error = withInfo { info -> OwnedError? in
             defer { info.error = nil }
             return info.error
         }
@@ -151,7 +189,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     }
 
     func closeDidSettle() {
-        let old = info.withLock { info -> OpaquePointer? in
+        let old = withInfo { info -> OpaquePointer? in
             guard !info.hasEndedHandle else { return nil }
             info.hasEndedHandle = true
             return handle
@@ -169,7 +207,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     /// Replaces the settings; what comes from the peer afterwards is handled by the new ones.
     private func replaceSettings(_ change: (ConnectionSettings) -> ConnectionSettings?) -> blip_status {
         // The old ones are let go of behind the lock: that may run code of the program.
-        let (old, status) = info.withLock { info -> (ConnectionSettings?, blip_status) in
+        let (old, status) = withInfo { info -> (ConnectionSettings?, blip_status) in
             guard let current = info.settings else { return (nil, BLIP_ERROR_CLOSED) }
             guard let new = change(current) else { return (nil, BLIP_ERROR_NOT_FOUND) }
             info.settings = new
@@ -207,13 +245,13 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     private func refreshSettings() {
         hasNewSettings.store(false, ordering: .relaxed)
         let old = knownSettings
-        knownSettings = info.withLock { $0.settings } ?? ConnectionSettings()
+        knownSettings = withInfo { $0.settings } ?? ConnectionSettings()
         _ = consume old
     }
 
     /// The connection has ended: what the program gave is let go of, and cycles through it end.
     func endSettings() {
-        let old = info.withLock { info -> ConnectionSettings? in
+        let old = withInfo { info -> ConnectionSettings? in
             defer { info.settings = nil }
             return info.settings
         }

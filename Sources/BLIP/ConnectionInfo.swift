@@ -1,5 +1,5 @@
 import CBLIP
-import WebSocketProtocol
+import Transport
 
 /// What other threads may ask of a connection; behind its lock. Texts are set once and live as long as the connection.
 struct ConnectionInfo {
@@ -7,6 +7,7 @@ struct ConnectionInfo {
     var settings: ConnectionSettings?
     var subprotocol: Text?
     var version: Int32 = 0
+    var stream: Transport.Stream?
     var localAddress: Text?
     var remoteAddress: Text?
     var isSecure = false
@@ -15,7 +16,7 @@ struct ConnectionInfo {
     var peerCertificate: Text?
     var url: Text?
     var path: Text?
-    var headers: [(name: String, value: Text)] = []
+    var head: HTTPHeadRecord?
     var error: OwnedError?
     var closeCode: Int32 = 0
     var userData: Handler<Never>?

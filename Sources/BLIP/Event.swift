@@ -89,6 +89,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
             _ = connection?.respond(to: message, domain: "BLIP", code: 501, text: "The request's handler is gone")
         case .response(let completion): completion.release?(completion.context)
         case .accept: connection?.acceptDidSettle()
+        case .open: connection?.openDidSettle()
         case .close: connection?.closeDidSettle()
         case .stopped: listener?.stoppedDidSettle()
         default: break

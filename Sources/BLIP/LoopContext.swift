@@ -6,6 +6,8 @@ import WebSocketProtocol
 /// What the connections of one loop share: messages to use again, mask keys, the list of who is alive.
 public final class LoopContext: @unchecked Sendable {
     public let loop: EventLoop
+    /// Guards `ConnectionInfo` of all its connections: it is held for moments, and a lock each would weigh too much.
+    let infoLock = Locked(())
     unowned let runtime: Runtime
     var maskKeys: MaskKeyGenerator
     private var pool: ContiguousArray<BLIPMessage> = []

@@ -18,11 +18,6 @@ final class Session {
     var isCloseFrameWritten = false
     /// Messages whose last byte is on its way to the operating system and that want to know.
     var flushing: [BLIPMessage] = []
-
-    // Keep-alive.
-    var lastBytesReceived: UInt64 = 0
-    var silentPings: UInt32 = 0
-    var nextPing: UInt64 = 0
     var pingCounter: UInt64 = 0
 
     init(engine: Engine, role: WebSocketRole, configuration: Configuration) {

@@ -2,10 +2,13 @@ import CBLIP
 
 /// Immutable bytes at a fixed address: what a `blip_slice` given to the program points to.
 public final class Text: @unchecked Sendable {
-    private let storage: UnsafeMutableRawBufferPointer
+    private let storage: UnsafeMutableRawPointer
+    public let count: Int
 
-    public convenience init(_ bytes: UnsafeRawBufferPointer) {
-        self.init(count: bytes.count) { $0.copyMemory(from: bytes) }
+    public init(_ bytes: UnsafeRawBufferPointer) {
+        count = bytes.count
+        storage = .allocate(byteCount: max(count, 1), alignment: 1)
+        if let base = bytes.baseAddress { storage.copyMemory(from: base, byteCount: count) }
     }
 
     public convenience init(_ string: String) {
@@ -13,23 +16,17 @@ public final class Text: @unchecked Sendable {
         self.init(string.withUTF8 { [UInt8]($0) })
     }
 
-    public convenience init(_ bytes: [UInt8]) {
-        self.init(count: bytes.count) { target in bytes.withUnsafeBytes { target.copyMemory(from: $0) } }
-    }
-
-    private init(count: Int, _ fill: (UnsafeMutableRawBufferPointer) -> Void) {
+    public init(_ bytes: [UInt8]) {
+        count = bytes.count
         storage = .allocate(byteCount: max(count, 1), alignment: 1)
-        self.count = count
-        fill(storage)
+        bytes.withUnsafeBytes { if let base = $0.baseAddress { storage.copyMemory(from: base, byteCount: $0.count) } }
     }
 
     deinit { storage.deallocate() }
 
-    public let count: Int
-
-    public var slice: blip_slice { blip_slice(data: UnsafeRawPointer(storage.baseAddress), size: count) }
+    public var slice: blip_slice { blip_slice(data: UnsafeRawPointer(storage), size: count) }
 
     public var string: String {
-        String(decoding: UnsafeRawBufferPointer(rebasing: UnsafeRawBufferPointer(storage)[..<count]), as: UTF8.self)
+        String(decoding: UnsafeRawBufferPointer(start: storage, count: count), as: UTF8.self)
     }
 }

@@ -250,7 +250,10 @@ public func blip_connection_http_header(
     _ connection: OpaquePointer!, _ name: blip_slice, _ value: UnsafeMutablePointer<blip_slice>!
 ) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in
-        name.string { put(connection.header($0), to: value) }
+        name.string { name in
+            guard let found = connection.header(name) else { return BLIP_ERROR_NOT_FOUND }
+            return put(blip_slice(found), to: value)
+        }
     }
 }
 
