@@ -458,8 +458,8 @@ TEST(the_last_reference_stops)
     CHECK_STATUS(try_url(pair.client_runtime, pair.url, NULL), BLIP_ERROR_REFUSED);
     blip_connection_release(pair.client);
     blip_connection_release(pair.accepted);
-    blip_runtime_release(pair.client_runtime);
-    blip_runtime_release(pair.server_runtime);
+    drop_runtime(pair.client_runtime);
+    drop_runtime(pair.server_runtime);
 }
 
 TEST(stopping_what_was_never_started)
