@@ -38,6 +38,7 @@ let package = Package(
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CISAL", pkgConfig: "libisal", providers: [.apt(["libisal-dev"])]),
         .target(name: "CSystem"),
+        .target(name: "CForkRepair"),
         .target(name: "BLIPProtocol", dependencies: ["CZlib", "CISAL"], swiftSettings: settings),
         .target(name: "WebSocketProtocol", dependencies: ["COpenSSL"], swiftSettings: settings),
         .target(
@@ -50,7 +51,7 @@ let package = Package(
             name: "BLIPCInterface", dependencies: ["BLIP", "BLIPProtocol", "CBLIP"],
             swiftSettings: settings),
         .target(
-            name: "LibBLIP", dependencies: ["BLIPCInterface"], exclude: ["libblip.map"],
+            name: "LibBLIP", dependencies: ["BLIPCInterface", "CForkRepair"], exclude: ["libblip.map"],
             swiftSettings: settings,
             linkerSettings: [
                 .unsafeFlags([

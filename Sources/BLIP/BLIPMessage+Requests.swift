@@ -71,7 +71,7 @@ extension BLIPMessage {
     public func respondEmpty() -> blip_status { respond { _ in BLIP_OK } }
 
     public func respondError(_ domain: String, _ code: Int32, _ text: String) -> blip_status {
-        guard let connection, isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
+        guard code != 0, let connection, isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
         return connection.respond(to: self, domain: domain.isEmpty ? "BLIP" : domain, code: code, text: text)
     }
 

@@ -61,7 +61,7 @@ extension Connection {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
         let waiter = Waiter()
         let isClosed = withInfo { info -> Bool in
-            if info.finalStatus != nil { return true }
+            if info.hasEnded { return true }
             info.closeWaiters.append(waiter)
             return false
         }
@@ -215,24 +215,28 @@ extension Connection {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSED), connection: self))
         }
         let status = failure?.status ?? BLIP_OK
-        let (openWaiters, closeWaiters) = withInfo { info -> ([Waiter], [Waiter]) in
+        let openWaiters = withInfo { info -> [Waiter] in
             info.finalStatus = status
-            defer {
-                info.openWaiters = []
-                info.closeWaiters = []
-            }
-            return (info.openWaiters, info.closeWaiters)
+            defer { info.openWaiters = [] }
+            return info.openWaiters
         }
         for waiter in openWaiters { waiter.signal(status == BLIP_OK ? BLIP_ERROR_CLOSED : status) }
         context.remove(self)
-        if let handler = settings.close {
-            deliver(Event(.close(handler), status: status, connection: self))
+        let close = settings.close
+        endSettings()
+        if let close {
+            deliver(Event(.close(close), status: status, connection: self))
         } else {
             closeDidSettle()
         }
+        // Who waits for the end goes on when the closed callback was run, or is in the program's queue.
+        let closeWaiters = withInfo { info -> [Waiter] in
+            info.hasEnded = true
+            defer { info.closeWaiters = [] }
+            return info.closeWaiters
+        }
         for waiter in closeWaiters { waiter.signal(status) }
         listener?.connectionDidEnd()
-        endSettings()
         runtimeHold.objectDidEnd()
     }
 

@@ -22,7 +22,10 @@ struct ConnectionInfo {
     var userData: Handler<Never>?
     var openWaiters: [Waiter] = []
     var closeWaiters: [Waiter] = []
+    /// Why or how it ended.
     var finalStatus: blip_status?
+    /// Everything about its end was told.
+    var hasEnded = false
     var hasEndedHandle = false
     var counters = ConnectionCounters()
 }

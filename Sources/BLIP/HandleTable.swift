@@ -102,18 +102,24 @@ public enum HandleTable {
         }
     }
 
+    /// A slot that was never used; the lock is for a new chunk only.
     private static func grow() -> UInt32? {
-        storage.growth.withLock { _ -> UInt32? in
-            let index = storage.used.load(ordering: .relaxed)
-            guard index < UInt32(chunkCount * chunkSize) else { return nil }
-            let chunkIndex = Int(index) >> chunkShift
-            if chunks[chunkIndex].load(ordering: .relaxed) == nil {
-                let chunk = UnsafeMutablePointer<Slot>.allocate(capacity: chunkSize)
-                for position in 0..<chunkSize { (chunk + position).initialize(to: Slot()) }
-                chunks[chunkIndex].store(UnsafeMutableRawPointer(chunk), ordering: .releasing)
-            }
-            storage.used.store(index + 1, ordering: .relaxed)
-            return index
+        let index = storage.used.wrappingAdd(1, ordering: .relaxed).oldValue
+        guard index < UInt32(chunkCount * chunkSize) else {
+            storage.used.wrappingSubtract(1, ordering: .relaxed)
+            return nil
+        }
+        if slot(index) == nil { makeChunk(Int(index) >> chunkShift) }
+        return index
+    }
+
+    @inline(never)
+    private static func makeChunk(_ chunkIndex: Int) {
+        storage.growth.withLock { _ in
+            guard chunks[chunkIndex].load(ordering: .relaxed) == nil else { return }
+            let chunk = UnsafeMutablePointer<Slot>.allocate(capacity: chunkSize)
+            for position in 0..<chunkSize { (chunk + position).initialize(to: Slot()) }
+            chunks[chunkIndex].store(UnsafeMutableRawPointer(chunk), ordering: .releasing)
         }
     }
 

@@ -1,1 +1,2 @@
 @_exported import BLIPCInterface
+import CForkRepair
