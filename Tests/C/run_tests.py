@@ -95,6 +95,7 @@ def main():
     parser.add_argument("--valgrind", action="store_true")
     parser.add_argument("tests", nargs="*")
     arguments = parser.parse_args()
+    arguments.build = arguments.build.resolve()
     results = []
     for test in arguments.tests:
         run_program(arguments.build / test, arguments, results)
