@@ -45,6 +45,10 @@ final class Exchange: @unchecked Sendable {
 
     /// Takes the reply's body as it comes.
     func receive(_ reply: Reply, into sink: ReplySink) throws(Failure) {
+        // An error reply comes whole, although a stream was asked for.
+        if reply.isError, let body = Library.slice({ blip_message_body(reply.handle, $0) }) {
+            return try sink.take(body.bytes)
+        }
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 1 << 18, alignment: 16)
         defer { buffer.deallocate() }
         let bar = ProgressBar(label: "receiving", total: nil, isShown: !sink.writesToTerminal)
@@ -143,8 +147,10 @@ final class Exchange: @unchecked Sendable {
                     + "--timeout)", status: status)
         case BLIP_ERROR_LIMIT:
             return .usage("the request cannot be sent: \(Library.message(of: status))\(when)", status: status)
-        case BLIP_ERROR_BODY where when.isEmpty:
-            return .usage("the request's body cannot be read to its end", status: status)
+        case BLIP_ERROR_BODY, BLIP_ERROR_PROPERTIES:
+            let why = Library.message(of: status)
+            return .connection(
+                "the request to \(Terminal.escape(connection.url)) failed\(when): \(why)", status: status)
         default:
             return connection.lost(status, when)
         }

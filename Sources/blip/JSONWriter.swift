@@ -78,7 +78,8 @@ struct JSONWriter {
             case "\r": text += "\\r"
             case "\t": text += "\\t"
             default:
-                if scalar.value < 0x20 || (0x7F..<0xA0).contains(scalar.value) {
+                // Beyond what JSON asks for: what could drive or confuse the terminal that this may end on.
+                if scalar.value < 0x20 || Terminal.isUnsafe(scalar) {
                     text += "\\u" + Terminal.hex(scalar.value, digits: 4)
                 } else {
                     text.unicodeScalars.append(scalar)

@@ -38,10 +38,18 @@ enum Terminal {
             text += "\\r"
         case 0..<0x20, 0x7F..<0xA0:
             text += "\\x" + hex(scalar.value, digits: 2)
-        case 0x2028...0x202E, 0x2066...0x2069, 0x200E, 0x200F, 0xFEFF:
+        case _ where isUnsafe(scalar):
             text += "\\u{" + hex(scalar.value, digits: 4) + "}"
         default:
             text.unicodeScalars.append(scalar)
+        }
+    }
+
+    /// Beyond the C0 controls: what deletes, drives a terminal by one character, or turns the direction of writing.
+    static func isUnsafe(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.value {
+        case 0x7F..<0xA0, 0x200E, 0x200F, 0x2028...0x202E, 0x2066...0x2069, 0xFEFF: true
+        default: false
         }
     }
 

@@ -10,6 +10,12 @@ struct TerminalFilter {
         pending.append(contentsOf: bytes)
         var position = 0
         while position < pending.count {
+            let byte = pending[position]
+            if (0x20..<0x7F).contains(byte) || byte == 0x0A || byte == 0x09 {
+                text.unicodeScalars.append(Unicode.Scalar(byte))
+                position += 1
+                continue
+            }
             let rest = pending[position...]
             let length = Self.length(of: rest)
             if length > rest.count && !atEnd && Self.isPrefix(rest) { break }
@@ -17,7 +23,7 @@ struct TerminalFilter {
                 Terminal.append(scalar, keepingLines: true, to: &text)
                 position += length
             } else {
-                text += "\\x" + Terminal.hex(UInt32(pending[position]), digits: 2)
+                text += "\\x" + Terminal.hex(UInt32(byte), digits: 2)
                 position += 1
             }
         }

@@ -211,6 +211,20 @@ def test_an_upload_pauses_until_it_is_acknowledged():
     assert (result.returncode, result.stdout) == (0, b"got it")
 
 
+def test_an_upload_that_is_never_acknowledged_ends():
+    def play(raw, peer):
+        peer.acknowledges = False
+        raw.wait_for_close()
+
+    server = OneConnection(play)
+    start = time.monotonic()
+    result = blip("request", server.url, "x", "--timeout", "1", "-", input=bytes(1_000_000))
+    assert 1 <= time.monotonic() - start < 6
+    assert result.returncode == 2
+    assert b"has not answered for 1 s" in result.stderr
+    server.join()
+
+
 @pytest.mark.parametrize(
     ["end", "says"],
     [

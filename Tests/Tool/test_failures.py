@@ -182,11 +182,11 @@ class TestTLS:
 
     def test_files_that_are_no_certificates(self, secure, certificates):
         text = refusal(blip("request", secure.url, "echo", "--ca-file", certificates / "ca.key"), 64)
-        assert "cannot use" in text and "ca.key" in text
+        assert str(certificates / "ca.key") in text
         for certificate, key in [("ca.key", "ca.key"), ("server.pem", "ca.key"), ("server.pem", "server.pem")]:
             files = ["--tls-cert", certificates / certificate, "--tls-key", certificates / key]
             text = refusal(blip("serve", ":0", *files), 64)
-            assert "cannot use" in text and certificate in text and key in text
+            assert str(certificates / certificate) in text or str(certificates / key) in text
 
     def test_client_certificates(self, certificates):
         with Server(
