@@ -2670,6 +2670,39 @@ blip_status blip_message_append_body_stream(
 blip_status blip_message_resume_body(blip_message *message);
 
 /**
+ * Appends a part to the body that the program hands over with blip_message_push_body.
+ *
+ * For bodies that come about while they are sent, and for languages that cannot take callbacks.
+ * A message can have one such part.
+ *
+ * @param message The message.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE: it was sent or
+ *     received; BLIP_ERROR_STATE: it has such a part already.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_append_body_pushed(blip_message *message);
+
+/**
+ * Hands over the next bytes of a body's pushed part, before the message is sent or after.
+ *
+ * At most 256 KiB and one call's bytes are held unsent: then the answer is BLIP_AGAIN with nothing
+ * taken, and the progress callback or event tells when some have gone. If the last handle of the
+ * message is released before the part has ended, the body fails as with blip_body_fn.
+ *
+ * @param message The message.
+ * @param bytes The bytes; copied. May be empty.
+ * @param last True: the part ends with them.
+ * @return BLIP_OK; BLIP_AGAIN; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: bytes is
+ *     not usable; BLIP_ERROR_STATE: there is no such part, or it has ended; BLIP_ERROR_CLOSED: the
+ *     message will not be sent any more; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: bytes is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_push_body(blip_message *message, blip_slice bytes, bool last);
+
+/**
  * Sets the body to a text, and Content-Type to "text/plain; charset=UTF-8".
  *
  * @param message The message.

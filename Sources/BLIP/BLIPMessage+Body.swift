@@ -60,6 +60,26 @@ extension BLIPMessage {
         return BLIP_OK
     }
 
+    /// Appends a part that the program pushes; one a message.
+    public func appendPushed() -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard extras.pushed == nil else { return BLIP_ERROR_STATE }
+        let source = PushedSource()
+        extras.pushed = source
+        sources.append(source)
+        return BLIP_OK
+    }
+
+    /// More of the pushed part; any thread, before and after sending.
+    public func pushBody(_ slice: blip_slice, isLast: Bool) -> blip_status {
+        guard let source = existingExtras?.pushed, !isIncoming else { return BLIP_ERROR_STATE }
+        guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
+        if isFrozen, sentStatus.load(ordering: .acquiring) != Self.unknown { return BLIP_ERROR_CLOSED }
+        let (status, resume) = source.push(bytes, isLast: isLast)
+        if resume { connection?.resume(self) }
+        return status
+    }
+
     public func setText(_ text: blip_slice) -> blip_status {
         text.text { _ in
             let status = setContentType(("text/plain; charset=UTF-8" as StaticString).bytes)

@@ -101,7 +101,10 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     public var wantsReply: Bool { kind == .request && !flags.contains(.noReply) }
 
     public func handleDidEnd() {
-        guard isIncoming else { return }
+        guard isIncoming else {
+            if let pushed = existingExtras?.pushed, pushed.abandon(), isFrozen { connection?.resume(self) }
+            return
+        }
         if kind == .request { connection?.requestHandleDidEnd(self) }
         if isBodyStreamed.load(ordering: .acquiring) { connection?.streamedHandleDidEnd(self) }
     }

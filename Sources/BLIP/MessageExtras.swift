@@ -17,6 +17,7 @@ final class MessageExtras: @unchecked Sendable {
     var sent: Handler<blip_sent_fn>?
     var progress: Handler<blip_progress_fn>?
     var isResponseStreamed = false
+    var pushed: PushedSource?
     /// Data events are wanted although no function was given.
     var wantsDataEvents = false
     /// Nobody can read the streamed body any more.

@@ -205,6 +205,16 @@ public func blip_message_resume_body(_ message: OpaquePointer!) -> blip_status {
 }
 
 @c @implementation
+public func blip_message_append_body_pushed(_ message: OpaquePointer!) -> blip_status {
+    HandleTable.with(message) { (message: BLIPMessage) in message.appendPushed() }
+}
+
+@c @implementation
+public func blip_message_push_body(_ message: OpaquePointer!, _ bytes: blip_slice, _ last: Bool) -> blip_status {
+    HandleTable.with(message) { (message: BLIPMessage) in message.pushBody(bytes, isLast: last) }
+}
+
+@c @implementation
 public func blip_message_set_text(_ message: OpaquePointer!, _ text: blip_slice) -> blip_status {
     HandleTable.with(message) { (message: BLIPMessage) in message.setText(text) }
 }

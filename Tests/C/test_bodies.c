@@ -412,6 +412,68 @@ TEST(resuming_what_does_not_wait_is_harmless)
     rig_close(&rig);
 }
 
+TEST(a_pushed_body_grows_while_it_is_sent)
+{
+    enum { CHUNK = 10000, CHUNKS = 300 };
+    struct rig rig;
+    struct outcome outcome;
+    unsigned char chunk[CHUNK];
+    rig_open(&rig);
+    blip_message *request = make_request("catch", NULL);
+    CHECK_STATUS(blip_message_push_body(request, S("x"), false), BLIP_ERROR_STATE);
+    CHECK_OK(blip_message_append_body_pushed(request));
+    CHECK_STATUS(blip_message_append_body_pushed(request), BLIP_ERROR_STATE);
+    CHECK_STATUS(blip_message_push_body(request, (blip_slice){NULL, 1}, false), BLIP_ERROR_ARGUMENT);
+    outcome_init(&outcome);
+    int refused = 0;
+    for (int i = 0; i < CHUNKS; i++) {
+        /* The first bytes are there before it is sent, the others come while it is. */
+        if (i == 3)
+            CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
+        fill_pattern(chunk, CHUNK, (uint64_t)i * CHUNK, 5);
+        blip_status status;
+        while ((status = blip_message_push_body(request, bytes_slice(chunk, CHUNK), false)) == BLIP_AGAIN) {
+            refused++;
+            sleep_ms(1);
+        }
+        CHECK_OK(status);
+        if (i == 150)
+            sleep_ms(20);
+    }
+    sleep_ms(10);
+    CHECK_INT(counter_get(&outcome.done), 0);
+    CHECK_OK(blip_message_push_body(request, S(""), true));
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_OK);
+    CHECK_STATUS(blip_message_push_body(request, S("x"), true), BLIP_ERROR_CLOSED);
+    blip_message_release(request);
+    CHECK_INT(rig.catch.size, CHUNK * CHUNKS);
+    CHECK(matches_pattern(rig.catch.bytes, rig.catch.size, 0, 5));
+    test_note("%d times too many bytes waited", refused);
+    rig_close(&rig);
+}
+
+TEST(a_pushed_body_that_nobody_can_end_fails)
+{
+    struct rig rig;
+    struct outcome outcome;
+    rig_open(&rig);
+    blip_message *request = make_request("catch", NULL);
+    CHECK_OK(blip_message_append_body_pushed(request));
+    outcome_init(&outcome);
+    CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
+    sleep_ms(10);
+    blip_message_release(request);
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_ERROR_BODY);
+    /* Its properties had gone ahead, and BLIP cannot take a message back. */
+    CHECK_OK(blip_connection_wait_closed(rig.pair.client, SOON));
+    blip_error *error = NULL;
+    CHECK_OK(blip_connection_error(rig.pair.client, &error));
+    CHECK_STATUS(blip_error_status(error), BLIP_ERROR_BODY);
+    rig_close(&rig);
+}
+
 TEST(a_source_that_fails_at_once_fails_its_message_alone)
 {
     struct rig rig;

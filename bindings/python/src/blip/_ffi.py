@@ -179,6 +179,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_message_append_body_file": (STATUS, (HANDLE, c_int, c_uint64, c_uint64, c_bool)),
     "blip_message_append_body_stream": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_message_resume_body": (STATUS, (HANDLE,)),
+    "blip_message_append_body_pushed": (STATUS, (HANDLE,)),
+    "blip_message_push_body": (STATUS, (HANDLE, Slice, c_bool)),
     "blip_message_set_text": (STATUS, (HANDLE, SLICE)),
     "blip_message_set_json": (STATUS, (HANDLE, SLICE)),
     "blip_message_body": (STATUS, (HANDLE, POINTER(OutSlice))),
