@@ -146,9 +146,11 @@ extension Connection {
 
     /// A request whose streamed response is still coming: what follows is thrown away.
     private func endResponse(of request: BLIPMessage, _ failure: Failure) {
-        guard let engine = session?.engine, phase == .open, let response = engine.response(to: request) else { return }
+        // What takes the place of a response that is thrown away already is no message of ours.
+        guard let engine = session?.engine, phase == .open, let response = engine.response(to: request) as? BLIPMessage
+        else { return }
         engine.abandon(request)
-        dataDidArrive(Self.own(response), status: failure.status, nil)
+        dataDidArrive(response, status: failure.status, nil)
     }
 
     // MARK: Output
