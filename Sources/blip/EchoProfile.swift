@@ -2,27 +2,9 @@ import CBLIP
 
 /// `echo`: the request's body, its properties but Profile, and its Compressed and Urgent flags come back.
 enum EchoProfile {
-    /// Bodies from this size on are lent to the library instead of copied.
-    private static let lendingThreshold = 8192
-
     static func handle(_ request: OpaquePointer) -> blip_status {
-        guard Profiles.wantsReply(request) else { return SinkProfile.handle(request) }
-        var isComplete = false
-        _ = blip_message_is_complete(request, &isComplete)
-        // The bytes of a streamed request may still wait to be handed out although all have come.
-        guard isComplete, let body = Library.slice({ blip_message_body(request, $0) }), body.size > 0 else {
-            return EchoSpool.start(request)
-        }
-        return answer(request) { response in
-            guard body.size >= lendingThreshold else { return blip_message_set_body(response, body) }
-            _ = blip_message_retain(request)
-            let status = blip_message_append_body_borrowed(
-                response, body,
-                { context in
-                    if let context { blip_message_release(OpaquePointer(context)) }
-                }, UnsafeMutableRawPointer(request))
-            return status
-        }
+        // Its body comes after this, as that of every streamed request.
+        Profiles.wantsReply(request) ? EchoSpool.start(request) : SinkProfile.handle(request)
     }
 
     /// Answers with what `fill` makes the body.

@@ -42,13 +42,15 @@ final class EchoSpool {
     }
 
     private func take(_ data: blip_slice, _ status: blip_status) {
-        if failure == nil && data.size > 0 { store(data.bytes) }
+        let isEverything = status == BLIP_DATA_END && memory.isEmpty && file < 0
+        if failure == nil && data.size > 0 && !isEverything { store(data.bytes) }
         guard status == BLIP_DATA_END else { return }
         if let failure {
             Profiles.respond(to: request, code: 507, "the body cannot be held: \(failure)")
             return
         }
         let result = EchoProfile.answer(request) { response in
+            if isEverything { return blip_message_set_body(response, data) }
             guard file >= 0 else {
                 return memory.withUnsafeBytes { blip_message_set_body(response, blip_slice($0)) }
             }
