@@ -161,7 +161,7 @@ static inline void make_pattern(void)
 /* Whether the first and the last of some bytes are those of their place. */
 static inline bool fits_pattern(const void *data, size_t size, uint64_t place)
 {
-    const unsigned char *bytes = data;
+    const unsigned char *bytes = (const unsigned char *)data;
     return size == 0
         || (bytes[0] == pattern[place % PATTERN] && bytes[size - 1] == pattern[(place + size - 1) % PATTERN]);
 }

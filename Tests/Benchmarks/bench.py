@@ -34,7 +34,7 @@ class Suite:
         self.warm_up = 0.1 if self.quick else 0.3
         self.body = GIB >> 3 if self.quick else GIB
         self.allowance = 3 if self.quick else 25  # seconds of a case after which no further round begins
-        self.rows, self.failures = [], []
+        self.rows, self.failures, self.tables = [], [], []
 
     # Running
 
@@ -53,10 +53,10 @@ class Suite:
     def tcp(self, *arguments):
         return self.machine.reference("raw_tcp", "-s", self.seconds, "-m", self.warm_up, *arguments)
 
-    def in_turn(self, **sides):
+    def in_turn(self, rounds=None, /, **sides):
         """Runs each side once a round: lists of results by side."""
         results, began = {name: [] for name in sides}, time.monotonic()
-        for turn in range(self.rounds):
+        for turn in range(rounds or self.rounds):
             if turn > 1 and time.monotonic() - began > self.allowance:
                 break
             for name, side in sides.items():
@@ -279,20 +279,23 @@ def steady_state(suite):
 
 
 def python(suite):
-    environment = {
-        "PYTHONPATH": str(HERE.parent.parent / "bindings/python/src"), "PYTHONDONTWRITEBYTECODE": "1",
-        "LIBBLIP_PATH": str(suite.machine.build / "lib/libblip.so.1"),
-    }
-
     def ask(kind, *more):
         return suite.machine.run(
-            sys.executable, HERE / "python_client.py", kind, server.url, suite.seconds, *more, environment=environment
+            sys.executable, HERE / "python_client.py", kind, server.url, suite.seconds, *more,
+            environment=python_environment(suite),
         )
 
     with suite.machine.server() as server:
         got = suite.in_turn(sync=lambda: ask("sync"), asyncio=lambda: ask("asyncio", 100))
     suite.row("Python, synchronous, 64 B", "round trips/s", of(got["sync"], "rate"), "≥ 20,000", 20000)
     suite.row("Python, asyncio, 64 B, window 100", "req/s", of(got["asyncio"], "rate"), "≥ 60,000", 60000)
+
+
+def python_environment(suite):
+    return {
+        "PYTHONPATH": str(HERE.parent.parent / "bindings/python/src"), "PYTHONDONTWRITEBYTECODE": "1",
+        "LIBBLIP_PATH": str(suite.machine.build / "lib/libblip.so.1"),
+    }
 
 
 def load_time(suite):
@@ -305,9 +308,53 @@ def load_time(suite):
     suite.row("of which dlopen", "ms", of(got, "load_ms"))
 
 
+def other_libraries(suite):
+    """A table of its own: nobody's goal, but what a user may compare with."""
+    if suite.quick:
+        return
+    suite.seconds, whole = 0.6, suite.seconds
+    peers = sorted(path.name for path in (suite.machine.out / "peers").glob("*") if path.is_file())
+    table = {}
+    with suite.machine.server() as server:
+        for title, unit, key, options in (
+            ("64 B, window 256", "req/s", "rate", ("-b", 64, "-w", 256)),
+            ("64 B, one in flight, p50", "µs", "p50_us", ("-b", 64, "-w", 1)),
+            ("1 MB, 8 in flight", "MB/s", "mb_per_s", ("-b", 1000000, "-w", 8)),
+        ):
+            sides = {"libblip": lambda: suite.client(server, *options), "raw TCP": lambda: suite.tcp(*options)}
+            for peer in peers:
+                sides[peer] = lambda peer=peer: suite.machine.reference(
+                    f"peers/{peer}", "-s", suite.seconds, "-m", suite.warm_up, *options
+                )
+            table[f"{title}, {unit}"] = {name: spread(of(runs, key)) for name, runs in suite.in_turn(3, **sides).items()}
+    suite.tables.append({"title": "Other libraries, an echo on one connection", "columns": table})
+    suite.seconds = whole
+
+
+def other_python_packages(suite):
+    interpreter = suite.machine.out / "venv/bin/python"
+    if suite.quick or not interpreter.exists():
+        return
+    seconds, table = 0.6, {}
+    with suite.machine.server() as server:
+        for title, window in (("64 B, one in flight", 1), ("64 B, window 100", 100)):
+            sides = {"libblip": lambda: suite.machine.run(
+                sys.executable, HERE / "python_client.py", "asyncio", server.url, seconds, window,
+                environment=python_environment(suite),
+            )}
+            for package in ("websockets", "pyzmq", "grpcio"):
+                sides[package] = lambda package=package: suite.machine.run(
+                    interpreter, "-B", HERE / "peers/python_peer.py", package, seconds, window, suite.machine.server_core
+                )
+            got = suite.in_turn(3, **sides)
+            table[f"{title}, req/s"] = {name: spread(of(runs, "rate")) for name, runs in got.items()}
+    suite.tables.append({"title": "Other Python packages, asyncio", "columns": table})
+
+
 CASES = [
     small_requests, one_in_flight, fixed_rate, without_reply, streamed_bodies, larger_requests, compressed, urgent,
     idle_connections, upgrades, busy_connections, loop_threads, tls, steady_state, python, load_time,
+    other_libraries, other_python_packages,
 ]
 
 
@@ -405,6 +452,13 @@ def markdown(results):
     for row in results["rows"]:
         reference = figure_text(row["reference"]["median"]) if "reference" in row else ""
         lines.append(f"| {row['title']} | {cell(row)} | {reference} | {ratio_cell(row)} | {row['goal']} | {verdict(row)} |")
+    for table in results["tables"]:
+        columns = table["columns"]
+        lines += ["", table["title"] + ":", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+        for name in next(iter(columns.values())):
+            cells = [f"{figure_text(c[name]['median'])} ({figure_text(c[name]['min'])} to {figure_text(c[name]['max'])})"
+                     for c in columns.values()]
+            lines.append(f"| {name} | " + " | ".join(cells) + " |")
     lines += ["", *(f"Failed: {failure}." for failure in results["failures"])]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -444,7 +498,7 @@ def main():
         "machine": description(), "date": time.strftime("%Y-%m-%d"), "quick": suite.quick, "rounds": suite.rounds,
         "seconds": round(time.monotonic() - began, 1),
         "other_cores": round((processor_seconds() - others) / (time.monotonic() - began), 2),
-        "rows": suite.rows, "failures": suite.failures, "not_measured": NOT_MEASURED,
+        "rows": suite.rows, "tables": suite.tables, "failures": suite.failures, "not_measured": NOT_MEASURED,
     }
     if arguments.sweep:
         results["curves"] = sweep(suite)

@@ -70,7 +70,7 @@ static inline uint16_t port_of(const char *url)
 /* False when the peer has gone. */
 static inline bool send_all(int connection, const void *bytes, size_t size)
 {
-    const unsigned char *rest = bytes;
+    const unsigned char *rest = (const unsigned char *)bytes;
     while (size > 0) {
         ssize_t sent = send(connection, rest, size, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
