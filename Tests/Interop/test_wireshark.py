@@ -67,13 +67,14 @@ def test_wireshark_decodes_our_frames(tmp_path):
         capture = Capture(server.port, tmp_path / "session.pcap")
         with RawSocket.connect(server.url, ["BLIP_3+CBMobile_3"]) as raw:
             peer = wire.Peer(raw.send, raw.next_message)
-            received = []
+            replies = []
             for flags in [0, wire.COMPRESSED, wire.URGENT]:
                 for body in [b"small", b"json " * 600]:
-                    received.append(peer.call({"Profile": "echo", "k": "v"}, body, flags, chunk=100_000))
+                    replies.append(peer.call({"Profile": "echo", "k": "v"}, body, flags, chunk=100_000))
             peer.request({"Profile": "nobody"})
-            received.append(peer.message())
-            peer.call({"Profile": "sink"}, bytes(120_000), chunk=10_000)
+            replies.append(peer.message())
+            peer.request_in_step({"Profile": "sink"}, bytes(120_000), chunk=10_000)
+            replies.append(peer.message())
             time.sleep(0.3)
         capture.stop()
         rows = decode(
@@ -83,6 +84,7 @@ def test_wireshark_decodes_our_frames(tmp_path):
     bad = [row for row in rows if row[7] or row[8] or row[9] or "Malformed" in row[1]]
     assert bad == [], "a frame is malformed"
     assert all(row[6] or row[5] for row in rows), "each frame has a checksum or is an ACK"
+    assert len(replies) == 8
     ours = [row for row in rows if row[0]]
     summaries = ",".join(row[1] for row in ours)
     for number in range(1, 7):

@@ -146,6 +146,19 @@ class Peer:
             self.send(frame)
         return self.last_request
 
+    def request_in_step(self, properties, body, chunk):
+        """A request whose next frame goes out only when an ACK that is due has come."""
+        self.last_request += 1
+        total = 0
+        frames = self.encoder.message(self.last_request, REQUEST, properties, body, 0, chunk)
+        for index, frame in enumerate(frames):
+            before, total = total, total + len(frame) - 2
+            self.send(frame)
+            if 0 < index < len(frames) - 1 and before // self.ACK_STEP != total // self.ACK_STEP:
+                known = len(self.acknowledgements)
+                while len(self.acknowledgements) == known:
+                    assert self.take(self.receive()) is None
+
     def reply(self, number, properties, body=b"", flags=0, kind=REPLY, chunk=4000):
         for frame in self.encoder.message(number, kind, properties, body, flags, chunk):
             self.send(frame)
