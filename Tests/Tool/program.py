@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -36,6 +37,12 @@ class Server:
     @property
     def port(self):
         return int(self.url.split("://", 1)[1].split("/", 1)[0].rsplit(":", 1)[1])
+
+    def wait_for_client(self):
+        """Until a client is connected, and its first request surely here. The server runs with -v."""
+        while not (line := self.process.stderr.readline()).startswith(b"+ "):
+            assert line, "the server has ended"
+        time.sleep(0.3)
 
     def stop(self, by=signal.SIGTERM, timeout=15):
         """Ends it and returns its exit code, what else it wrote, and its error output."""

@@ -96,11 +96,11 @@ def test_a_request_that_is_not_answered_in_time(server):
 
 
 def test_a_server_that_dies():
-    with Server() as server:
+    with Server("-v") as server:
         process = subprocess.Popen(
             [BLIP, "request", server.url, "sleep", "-p", "ms=60000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        time.sleep(0.5)
+        server.wait_for_client()
         server.process.kill()
         output, errors = process.communicate(timeout=10)
     assert (process.returncode, output) == (2, b"")
@@ -108,11 +108,11 @@ def test_a_server_that_dies():
 
 
 def test_a_server_that_stops_in_order():
-    with Server() as server:
+    with Server("-v") as server:
         process = subprocess.Popen(
             [BLIP, "request", server.url, "sleep", "-p", "ms=60000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        time.sleep(0.5)
+        server.wait_for_client()
         code, _, _ = server.stop(signal.SIGTERM)
         _, errors = process.communicate(timeout=10)
     assert code == 0
@@ -120,17 +120,18 @@ def test_a_server_that_stops_in_order():
 
 
 def test_a_body_that_breaks_off(tmp_path):
-    with Server() as server:
+    with Server("-v") as server:
         process = subprocess.Popen(
             [BLIP, "request", server.url, "source", "-p", "size=1G", "-o", tmp_path / "out"], stderr=subprocess.PIPE
         )
         process.communicate(timeout=20)
         assert process.returncode == 1  # the profile takes plain numbers
+        server.wait_for_client()
         process = subprocess.Popen(
             [BLIP, "request", server.url, "source", "-p", f"size={1 << 40}", "-o", tmp_path / "out"],
             stderr=subprocess.PIPE,
         )
-        time.sleep(0.5)
+        server.wait_for_client()
         server.process.kill()
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 2

@@ -132,12 +132,12 @@ def test_sink_counts(server, tmp_path, size):
 
 def test_sleep_answers_late_and_holds_nobody_up(server):
     start = time.monotonic()
-    slow = subprocess.Popen([BLIP, "request", server.url, "sleep", "-p", "ms=700"], stdout=subprocess.PIPE)
+    slow = subprocess.Popen([BLIP, "request", server.url, "sleep", "-p", "ms=1500"], stdout=subprocess.PIPE)
     assert blip("request", server.url, "echo", "-d", "quick").stdout == b"quick"
-    assert time.monotonic() - start < 0.65
+    assert slow.poll() is None
     slow.communicate(timeout=10)
     assert slow.returncode == 0
-    assert 0.7 <= time.monotonic() - start < 5
+    assert 1.5 <= time.monotonic() - start < 8
 
 
 def test_error_reply(server):

@@ -20,9 +20,9 @@ def test_ends_cleanly_on_a_signal(by):
 
 
 def test_a_second_signal_ends_it_at_once():
-    with Server() as server:
+    with Server("-v") as server:
         sleeper = subprocess.Popen([BLIP, "request", server.url, "sleep", "-p", "ms=60000"], stderr=subprocess.DEVNULL)
-        time.sleep(0.5)
+        server.wait_for_client()
         start = time.monotonic()
         server.process.send_signal(signal.SIGINT)
         time.sleep(0.2)
@@ -33,9 +33,9 @@ def test_a_second_signal_ends_it_at_once():
 
 
 def test_waits_for_replies_under_way():
-    with Server() as server:
+    with Server("-v") as server:
         sleeper = subprocess.Popen([BLIP, "request", server.url, "sleep", "-p", "ms=1000"], stderr=subprocess.PIPE)
-        time.sleep(0.4)
+        server.wait_for_client()
         assert server.stop()[0] == 0
         _, errors = sleeper.communicate(timeout=10)
         assert sleeper.returncode == 0, errors
