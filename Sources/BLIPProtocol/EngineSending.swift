@@ -101,6 +101,7 @@ extension Engine {
             s.pointee.nextNumber = number &+ 1
             if !m.pointee.flags.contains(.noReply) {
                 s.pointee.pending.insertNew(number, message.retain())
+                if m.pointee.isAbandoned { s.pointee.abandonedPending += 1 }
             }
         }
         m.pointee.isStarted = true
