@@ -1,7 +1,7 @@
 """pythonblip from PyPI, a client for Sync Gateway's replication protocol, as a live client of our server.
 
-It never cuts messages into frames, sends no usable compression, and passes properties through JSON, so the requests here
-are small, plain, and have ASCII properties. What it receives may be compressed and of many frames.
+It never cuts messages into frames, sends no usable compression, and passes properties through JSON, so the requests
+here are plain and have ASCII properties. What it receives may be of many frames.
 """
 
 import json

@@ -68,7 +68,9 @@ def test_links_lead_somewhere(name):
         assert target.startswith("https://") or (ROOT / target).exists(), target
 
 
-@pytest.mark.parametrize("folder", ["Include", "Sources", "Tests", "bindings", "examples", "docs", "packaging", "scripts"])
+@pytest.mark.parametrize(
+    "folder", ["Include", "Sources", "Tests", "bindings", "examples", "docs", "packaging", "scripts"]
+)
 def test_folders_that_the_readme_names(folder):
     assert f"{folder}/" in README and (ROOT / folder).is_dir()
 

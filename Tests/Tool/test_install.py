@@ -21,7 +21,8 @@ int main(void)
 
 
 def run(*words, **options):
-    return subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=120, **options).stdout.decode()
+    result = subprocess.run(list(map(str, words)), check=True, capture_output=True, timeout=120, **options)
+    return result.stdout.decode()
 
 
 @pytest.fixture(scope="module")

@@ -83,8 +83,8 @@ def test_properties_cannot_drive_the_terminal(server):
 
 def test_a_long_body_shows_its_progress(server):
     reader, writer = os.pipe()
-    process = subprocess.Popen(["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do head -c 99999 /dev/zero; sleep 0.15; done"],
-                               stdout=writer)
+    slow = "for i in 1 2 3 4 5 6 7 8 9; do head -c 99999 /dev/zero; sleep 0.15; done"
+    process = subprocess.Popen(["sh", "-c", slow], stdout=writer)
     os.close(writer)
     controller, terminal = pty.openpty()
     tool = subprocess.Popen(
