@@ -71,7 +71,7 @@ extension Connection {
                 error.kind == .limit ? BLIP_ERROR_LIMIT : BLIP_ERROR_PROTOCOL, code: Int64(error.webSocketCode),
                 "\(error.text)"))
         }
-        if session.engine.hasOutput { stream?.requestOutput() }
+        if session.engine.hasOutput { requestOutput() }
         if isDraining { checkDrained() }
     }
 
@@ -133,16 +133,15 @@ extension Connection {
     /// dispatches the queue.
     @inline(__always)
     func call(_ handler: RequestHandler, _ request: BLIPMessage) {
-        let message = HandleTable.create(request)
-        let status = handler.function?(handle, message, handler.context) ?? BLIP_OK
-        if request.wantsReply, request.reply.load(ordering: .relaxed) == ReplyState.open {
+        lend(request) { message in
+            let status = handler.function?(handle, message, handler.context) ?? BLIP_OK
+            guard request.wantsReply, request.reply.load(ordering: .relaxed) == ReplyState.open else { return }
             if status < 0 {
                 _ = respond(to: request, domain: "BLIP", code: 501, text: "The request's handler failed")
             } else if !request.isBodyStreamed.load(ordering: .relaxed) {
                 _ = respondEmpty(to: request)
             }
         }
-        HandleTable.release(message, as: BLIPMessage.self)
     }
 
     @inline(__always)

@@ -77,8 +77,8 @@ extension Connection {
         }
         switch phase {
         case .open:
-            if let engine = openSession()?.engine { hand(message, to: engine) }
-            stream?.requestOutput()
+            withEngine { hand(message, to: $0) }
+            requestOutput()
         case .closing, .closed:
             reject(message, failure ?? Failure(BLIP_ERROR_CLOSED, "The connection is closed."))
         default:

@@ -48,9 +48,12 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     // The loop's.
     var phase = Phase.idle
     /// Made when the first byte of BLIP comes or goes: an idle connection does without.
-    var session: Session?
+    var session: Session? { didSet { uncountedSession = session.map { Unmanaged.passUnretained($0) } } }
     var version = ProtocolVersion.v3
-    var stream: Transport.Stream?
+    var stream: Transport.Stream? { didSet { uncountedStream = stream.map { Unmanaged.passUnretained($0) } } }
+    // The same, for the paths that every message takes: the connection holds the objects, nobody has to count.
+    private var uncountedSession: Unmanaged<Session>?
+    private var uncountedStream: Unmanaged<Transport.Stream>?
     var connector: Connector?
     var upgrade: Upgrade?
     /// What the loop goes by; `info` has what the program has set.
@@ -145,6 +148,20 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     deinit {
         info.error?.end()
         HandleTable.freeSlot(slot)
+    }
+
+    /// Asks for a turn of output.
+    @inline(__always)
+    func requestOutput() { uncountedStream?._withUnsafeGuaranteedRef { $0.requestOutput() } }
+
+    /// Calls `body` with the engine of an open connection.
+    @inline(__always)
+    func withEngine(_ body: (Engine) -> Void) {
+        if let uncountedSession {
+            uncountedSession._withUnsafeGuaranteedRef { body($0.engine) }
+        } else if let engine = openSession()?.engine {
+            body(engine)
+        }
     }
 
     /// The session of an open connection, made now if need be.

@@ -1,4 +1,5 @@
 import CBLIP
+import CSystem
 import Synchronization
 import Transport
 
@@ -179,6 +180,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
 func lend(_ message: BLIPMessage?, _ body: (OpaquePointer?) -> Void) {
     guard let message else { return body(nil) }
     let handle = HandleTable.create(message)
+    let before = csystem_lend(UInt(bitPattern: handle), Unmanaged.passUnretained(message).toOpaque())
     body(handle)
+    csystem_take_back(before)
     HandleTable.release(handle, as: BLIPMessage.self)
 }

@@ -218,6 +218,11 @@ public enum HandleTable {
     /// Runs `body` with the object behind a handle, which stays alive meanwhile.
     @inline(__always)
     public static func with<T: SlotOwner>(_ handle: OpaquePointer?, _ body: (T) -> blip_status) -> blip_status {
+        if let object = csystem_lent_object(UInt(bitPattern: handle)),
+            UInt64(UInt(bitPattern: handle)) >> 60 == UInt64(T.handleKind.rawValue)
+        {
+            return Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { body($0) }
+        }
         guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else {
             return refusal(handle)
         }

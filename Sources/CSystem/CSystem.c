@@ -27,6 +27,8 @@ static __thread void *current_loop __attribute__((tls_model("initial-exec")));
 void *csystem_current_loop(void) { return current_loop; }
 void csystem_set_current_loop(void *loop) { current_loop = loop; }
 
+__thread csystem_lent csystem_lent_now __attribute__((tls_model("initial-exec")));
+
 static void *chunk_table[CSYSTEM_CHUNKS];
 static uint64_t fork_count;
 

@@ -12,6 +12,32 @@
 void *csystem_current_loop(void);
 void csystem_set_current_loop(void *loop);
 
+/*
+ * Of this thread: the handle that is lent to the callback that runs now, and its object, which the lender keeps alive.
+ * Calls about it need not count references.
+ */
+typedef struct csystem_lent {
+    uintptr_t handle;
+    void *object;
+} csystem_lent;
+
+extern __thread csystem_lent csystem_lent_now __attribute__((tls_model("initial-exec")));
+
+static inline csystem_lent csystem_lend(uintptr_t handle, void *object)
+{
+    csystem_lent before = csystem_lent_now;
+    csystem_lent_now.handle = handle;
+    csystem_lent_now.object = object;
+    return before;
+}
+
+static inline void csystem_take_back(csystem_lent before) { csystem_lent_now = before; }
+
+static inline void *csystem_lent_object(uintptr_t handle)
+{
+    return csystem_lent_now.handle == handle ? csystem_lent_now.object : NULL;
+}
+
 /* A zeroed table of pointers that lives as long as the process, and how often the process has forked. */
 #define CSYSTEM_CHUNKS 4096
 void *csystem_chunk_table(void);
