@@ -30,7 +30,7 @@ class Suite:
     def __init__(self, machine, arguments):
         self.machine, self.quick, self.only = machine, arguments.quick, arguments.only
         self.rounds = arguments.rounds or (3 if self.quick else 5)
-        self.seconds = 0.25 if self.quick else 1.0
+        self.seconds = 0.25 if self.quick else 0.8
         self.warm_up = 0.1 if self.quick else 0.3
         self.body = GIB >> 3 if self.quick else GIB
         self.allowance = 3 if self.quick else 25  # seconds of a case after which no further round begins

@@ -9,11 +9,13 @@ different length are subtracted from each other: starting and connecting do not 
 
 import argparse
 import json
+import re
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from machine import HERE, Machine
@@ -117,16 +119,65 @@ def judge(result, baseline):
     return found
 
 
+def read_profile(file):
+    """Calls and own instructions of each function, from a file of callgrind."""
+    names, calls_of, cost_of = {}, Counter(), Counter()
+    function = called = None
+    inclusive = False
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            match = re.match(r"(c?fn)=\((\d+)\)(?: (.*))?", line)
+            if match:
+                kind, number, name = match.groups()
+                if name:
+                    names[number] = name.strip()
+                if kind == "fn":
+                    function = number
+                else:
+                    called = number
+            elif line.startswith("calls="):
+                calls_of[called] += int(line[6:].split()[0])
+                inclusive = True
+            elif line[:1].isdigit() or line[:1] in "+-*":
+                if not inclusive:
+                    cost_of[function] += int(line.split()[1])
+                inclusive = False
+    return [(names[number], calls_of[number], cost) for number, cost in cost_of.most_common() if number in names]
+
+
+def demangled(names):
+    if shutil.which("swift") is None:
+        return names
+    done = subprocess.run(
+        ["swift", "demangle", "--simplified"], input="\n".join(names), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout.split("\n")
+
+
+def print_profile(file, requests, lines=40):
+    """The functions that the server's instructions are in, and how often each is called, by request."""
+    profile = read_profile(file)[:lines]
+    print("instructions    calls  of a request")
+    for (_, called, cost), name in zip(profile, demangled([name for name, _, _ in profile])):
+        print(f"{cost / requests:12.1f} {called / requests:8.2f}  {name}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=HERE.parent.parent / "build", help="where the library was built")
     parser.add_argument("--record", action="store_true", help="make the present figures the baseline")
+    parser.add_argument("--profile", action="store_true", help="print where the instructions of a long run went, too")
     arguments = parser.parse_args()
     for tool in ("valgrind", "objcopy", "taskset"):
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is missing: apt-get install valgrind binutils util-linux")
-    result = measure(Machine(arguments.build))
+    machine = Machine(arguments.build)
+    result = measure(machine)
     print(json.dumps(result, indent=2))
+    if arguments.profile:
+        for name in WINDOWS:
+            print(f"\n{name}")
+            print_profile(machine.out / f"callgrind.{name}", lengths(WINDOWS[name])[1])
     if arguments.record:
         BASELINE.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
         return 0
