@@ -36,11 +36,10 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     var hasCompleted = false
     /// The loop knows of it.
     var isAccepted = false
-    var queue: EventQueue?
     /// Bytes that were added to the connection's backlog for it.
     var countedBytes = 0
-    /// Link of the connection's inbox.
-    var nextInInbox: UnsafeRawPointer?
+    /// Link of the connection's inbox or of a list of its loop; it is in one of them at most.
+    var link: UnsafeRawPointer?
 
     static let unknown = Int32.max
 
@@ -73,7 +72,6 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         isWhole.store(false, ordering: .relaxed)
         isBodyStreamed.store(false, ordering: .relaxed)
         hasCompleted = false
-        queue = nil
         countedBytes = 0
         if extrasPointer.load(ordering: .relaxed) != nil { releaseExtras() }
     }
@@ -105,7 +103,9 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
             if let pushed = existingExtras?.pushed, pushed.abandon(), isFrozen { connection?.resume(self) }
             return
         }
-        if kind == .request { connection?.requestHandleDidEnd(self) }
+        if kind == .request, reply.load(ordering: .acquiring) == ReplyState.deferred {
+            connection?.requestHandleDidEnd(self)
+        }
         if isBodyStreamed.load(ordering: .acquiring) { connection?.streamedHandleDidEnd(self) }
     }
 

@@ -17,6 +17,8 @@ final class HandlerTable: @unchecked Sendable {
 
     private var buckets: ContiguousArray<Bucket> = []
     private var entries: ContiguousArray<Entry> = []
+    /// The bucket that served last: most traffic is of few profiles.
+    private var recent = 0
     var fallback: RequestHandler?
 
     init() {}
@@ -52,6 +54,7 @@ final class HandlerTable: @unchecked Sendable {
     private func rebuild() {
         var size = 8
         while size < entries.count * 2 { size *= 2 }
+        recent = 0
         buckets = ContiguousArray(repeating: Bucket(), count: size)
         for (entry, value) in entries.enumerated() {
             guard let profile = value.profile.slice.bytes else { continue }
@@ -64,10 +67,14 @@ final class HandlerTable: @unchecked Sendable {
 
     private func index(of profile: UnsafeRawBufferPointer) -> Int? {
         guard !buckets.isEmpty else { return nil }
+        if buckets[recent].entry >= 0, buckets[recent].profile.equals(profile) { return buckets[recent].entry }
         let hash = Self.hash(profile)
         var index = Int(truncatingIfNeeded: hash) & (buckets.count - 1)
         while buckets[index].entry >= 0 {
-            if buckets[index].hash == hash, buckets[index].profile.equals(profile) { return buckets[index].entry }
+            if buckets[index].hash == hash, buckets[index].profile.equals(profile) {
+                recent = index
+                return buckets[index].entry
+            }
             index = (index + 1) & (buckets.count - 1)
         }
         return nil

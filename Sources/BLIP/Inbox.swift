@@ -17,7 +17,7 @@ final class Inbox: LoopWork, @unchecked Sendable {
                 node.release()
                 return false
             }
-            message.nextInInbox = UnsafeRawPointer(bitPattern: old)
+            message.link = UnsafeRawPointer(bitPattern: old)
             let (done, seen) = head.compareExchange(expected: old, desired: bits, ordering: .acquiringAndReleasing)
             if done { break }
             old = seen
@@ -53,8 +53,8 @@ final class Inbox: LoopWork, @unchecked Sendable {
         var next = UnsafeRawPointer(bitPattern: first)
         while let pointer = next {
             let message = Unmanaged<BLIPMessage>.fromOpaque(pointer).takeRetainedValue()
-            next = message.nextInInbox
-            message.nextInInbox = nil
+            next = message.link
+            message.link = nil
             messages.append(message)
         }
         messages.reverse()

@@ -10,8 +10,8 @@ public final class LoopContext: @unchecked Sendable {
     let infoLock = Locked(())
     unowned let runtime: Runtime
     var maskKeys: MaskKeyGenerator
-    private var pool: ContiguousArray<BLIPMessage> = []
-    private var finished: ContiguousArray<BLIPMessage> = []
+    private var pool = MessageList()
+    private var finished = MessageList()
     private(set) var connections: [Connection] = []
 
     private var drainWaiter: Waiter?
@@ -29,21 +29,20 @@ public final class LoopContext: @unchecked Sendable {
 
     /// A fresh message; an old one where possible. Loop thread only.
     @inline(__always)
-    func makeMessage() -> BLIPMessage { pool.popLast() ?? BLIPMessage() }
+    func makeMessage() -> BLIPMessage { pool.pop() ?? BLIPMessage() }
 
     /// The library is done with a message; `reclaim` uses it again if the program is done with it too. Loop thread only.
     @inline(__always)
-    func recycle(_ message: BLIPMessage) { finished.append(message) }
+    func recycle(_ message: BLIPMessage) { finished.push(message) }
 
     /// Takes the finished messages that nobody else holds into the pool. To be called where no finished message is in
     /// use by a caller.
     @inline(__always)
     func reclaim() {
-        guard !finished.isEmpty else { return }
-        while var message = finished.popLast() {
+        while var message = finished.pop() {
             guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { continue }
             message.recycle()
-            pool.append(consume message)
+            pool.push(message)
         }
     }
 
