@@ -1,6 +1,5 @@
 import BLIPProtocol
 import CBLIP
-import Synchronization
 
 extension BLIPMessage {
     // MARK: Flags

@@ -94,7 +94,9 @@ extension BLIPMessage {
         return extras.shared.withLock { shared in
             if let error = shared.error { return error.handle }
             let domain = property(("Error-Domain" as StaticString).bytes)
-            let code = property(("Error-Code" as StaticString).bytes).flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+            let code = property(("Error-Code" as StaticString).bytes).flatMap {
+                Int64(String(decoding: $0, as: UTF8.self))
+            }
             let text = isIncoming ? incomingBody : body.bytes
             let error = OwnedError(
                 ErrorRecord(

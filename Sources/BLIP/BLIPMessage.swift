@@ -133,17 +133,3 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         return min(total, Int.max / 4)
     }
 }
-
-/// How an incoming request stands with its response.
-enum ReplyState {
-    static let open: UInt8 = 0
-    static let deferred: UInt8 = 1
-    static let replied: UInt8 = 2
-}
-
-/// How the end of a request is told to the program.
-struct ResponseCompletion {
-    var function: blip_response_fn?
-    var context: UnsafeMutableRawPointer?
-    var release: ReleaseFunction?
-}

@@ -177,14 +177,20 @@ extension Connection {
         case .closing:
             finish(failure)
         case .open:
-            finish(error.map { Failure($0) } ?? Failure(
-                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection without closing the WebSocket."))
+            finish(
+                error.map { Failure($0) }
+                    ?? Failure(
+                        BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection without closing the WebSocket."))
         case .securing:
-            finish(error.map { Failure($0) } ?? Failure(
-                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the TLS handshake."))
+            finish(
+                error.map { Failure($0) }
+                    ?? Failure(
+                        BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the TLS handshake."))
         default:
-            finish(error.map { Failure($0) } ?? Failure(
-                BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the HTTP upgrade."))
+            finish(
+                error.map { Failure($0) }
+                    ?? Failure(
+                        BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the HTTP upgrade."))
         }
     }
 

@@ -1,6 +1,5 @@
 import BLIPProtocol
 import CBLIP
-import Synchronization
 import Transport
 import WebSocketProtocol
 
@@ -49,8 +48,10 @@ extension Connection {
                 default: "the HTTP upgrade"
                 }
             let whom = url.map { " of \($0)" } ?? ""
-            finish(Failure(
-                BLIP_ERROR_TIMEOUT, "Timed out during \(what)\(whom); the peer is silent or the timeout is too short."))
+            finish(
+                Failure(
+                    BLIP_ERROR_TIMEOUT,
+                    "Timed out during \(what)\(whom); the peer is silent or the timeout is too short."))
         }
     }
 
@@ -67,8 +68,9 @@ extension Connection {
             if stream.bytesReceived != lastBytesReceived || isReadingPaused {
                 silentPings = 0
             } else if silentPings >= configuration.pingsMissed {
-                return finish(Failure(
-                    BLIP_ERROR_PEER_SILENT, "Nothing came from the peer, not even an answer to pings."))
+                return finish(
+                    Failure(
+                        BLIP_ERROR_PEER_SILENT, "Nothing came from the peer, not even an answer to pings."))
             }
             lastBytesReceived = stream.bytesReceived
             if silentPings > 0 || now >= nextPing {

@@ -43,8 +43,10 @@ extension Connection {
             case .text(_, let count):
                 consumed += count
                 if phase == .open {
-                    break_(session, 1002, Failure(
-                        BLIP_ERROR_PROTOCOL, code: 1002, "The peer sent a text message; BLIP frames are binary."))
+                    break_(
+                        session, 1002,
+                        Failure(
+                            BLIP_ERROR_PROTOCOL, code: 1002, "The peer sent a text message; BLIP frames are binary."))
                 }
             case .failed(let code, let text):
                 break_(session, code, Failure(BLIP_ERROR_WEBSOCKET, domain: "WebSocket", code: Int64(code), "\(text)"))
@@ -67,9 +69,11 @@ extension Connection {
         case .acknowledged: break
         case .messageFailed(let message, let failure): fail(Self.own(message), failure, session)
         case .failed(let error):
-            break_(session, error.webSocketCode, Failure(
-                error.kind == .limit ? BLIP_ERROR_LIMIT : BLIP_ERROR_PROTOCOL, code: Int64(error.webSocketCode),
-                "\(error.text)"))
+            break_(
+                session, error.webSocketCode,
+                Failure(
+                    error.kind == .limit ? BLIP_ERROR_LIMIT : BLIP_ERROR_PROTOCOL, code: Int64(error.webSocketCode),
+                    "\(error.text)"))
         }
         if session.engine.hasOutput { requestOutput() }
         if isDraining { checkDrained() }
@@ -279,14 +283,18 @@ extension Connection {
         session.engine.take(message, bytes.count)
         // A peer that keeps to the flow control has at most some 150 KB unacknowledged.
         guard held > configuration.limits.message, phase == .open else { return }
-        break_(session, 1009, Failure(
-            BLIP_ERROR_LIMIT, code: 1009, "A streamed message holds more unread bytes than the message limit."))
+        break_(
+            session, 1009,
+            Failure(
+                BLIP_ERROR_LIMIT, code: 1009, "A streamed message holds more unread bytes than the message limit."))
     }
 
     private func streamDidMove(_ message: BLIPMessage, _ body: IncomingBody) {
         let handler = message.existingExtras?.data
         if let queue = configuration.queue {
-            guard handler != nil || message.existingExtras?.wantsDataEvents == true, body.shouldAnnounce() else { return }
+            guard handler != nil || message.existingExtras?.wantsDataEvents == true, body.shouldAnnounce() else {
+                return
+            }
             let event = Event(.data(handler), status: body.status, connection: self, message: message)
             if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
         } else if let handler {
@@ -364,7 +372,9 @@ extension Connection {
             _ = respond(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
         } else if message.isBodyStreamed.load(ordering: .relaxed) {
             dataDidArrive(message, status: status, session)
-            if message.kind == .request, message.wantsReply, message.reply.load(ordering: .relaxed) != ReplyState.replied {
+            if message.kind == .request, message.wantsReply,
+                message.reply.load(ordering: .relaxed) != ReplyState.replied
+            {
                 _ = respond(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
             }
         } else if message.kind != .request, let request = message.request.map(Self.own) {

@@ -181,7 +181,9 @@ extension Connection {
                 into: UnsafeMutableRawBufferPointer(start: start + headerRoom, count: buffer.count - used - headerRoom))
             guard frame.count > 0 else {
                 if let error = frame.error { sourceDidFail(session, error) }
-                if let message = frame.message, let failure = frame.failure { fail(outgoing: Self.own(message), failure) }
+                if let message = frame.message, let failure = frame.failure {
+                    fail(outgoing: Self.own(message), failure)
+                }
                 guard frame.failure != nil, frame.error == nil else { break }
                 continue
             }
@@ -240,8 +242,10 @@ extension Connection {
     private func reportProgress(_ message: BLIPMessage, _ extras: MessageExtras) {
         guard let handler = extras.progress, message.bodyBytesSent > extras.reportedProgress else { return }
         extras.reportedProgress = message.bodyBytesSent
-        deliver(Event(
-            .progress(handler), value: Int64(bitPattern: message.bodyBytesSent), connection: self, message: message))
+        deliver(
+            Event(
+                .progress(handler), value: Int64(bitPattern: message.bodyBytesSent), connection: self, message: message)
+        )
     }
 
     public func streamDidFlush(_ stream: Transport.Stream) {
@@ -308,7 +312,8 @@ extension Connection {
             return BLIP_ERROR_IMMUTABLE
         }
         guard response.properties.count <= configuration.limits.properties, submit(response) else {
-            let status = response.properties.count > configuration.limits.properties ? BLIP_ERROR_LIMIT : BLIP_ERROR_CLOSED
+            let status =
+                response.properties.count > configuration.limits.properties ? BLIP_ERROR_LIMIT : BLIP_ERROR_CLOSED
             response.frozen.store(false, ordering: .releasing)
             request.reply.store(ReplyState.deferred, ordering: .releasing)
             return status

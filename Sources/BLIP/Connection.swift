@@ -1,6 +1,5 @@
 import BLIPProtocol
 import CBLIP
-import Glibc
 import Synchronization
 import Transport
 import WebSocketProtocol

@@ -1,5 +1,5 @@
+import BLIPProtocol
 import CBLIP
-import Synchronization
 
 /// A `blip_error`: what went wrong, in the words of its domain.
 public final class ErrorRecord: SlotOwner, @unchecked Sendable {
@@ -26,17 +26,4 @@ public final class ErrorRecord: SlotOwner, @unchecked Sendable {
     }
 
     deinit { HandleTable.freeSlot(slot) }
-}
-
-/// An error that an object owns, with the handle that it lends to the program. The owner's own reference keeps the handle valid.
-struct OwnedError {
-    let record: ErrorRecord
-    let handle: OpaquePointer?
-
-    init(_ record: ErrorRecord) {
-        self.record = record
-        handle = HandleTable.create(record)
-    }
-
-    func end() { HandleTable.release(handle, as: ErrorRecord.self) }
 }

@@ -1,8 +1,5 @@
-import CBLIP
 import CSystem
 import Glibc
-import Synchronization
-import Transport
 
 /// Events on their way to a thread of the program. Bounded: when it is full, the connections that feed it stop reading.
 public final class EventQueue: SlotOwner, @unchecked Sendable {

@@ -1,6 +1,6 @@
+import BLIPProtocol
 import CBLIP
 import Transport
-import WebSocketProtocol
 
 /// Why something ended: the status, and the detail that becomes a `blip_error`.
 public struct Failure: Error, Sendable {

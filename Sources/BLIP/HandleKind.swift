@@ -1,3 +1,5 @@
+import BLIPProtocol
+
 /// The kind of object that a handle of blip.h stands for.
 ///
 /// Zero is left out, so that an ordinary pointer (whose upper byte is zero) is never a valid handle.

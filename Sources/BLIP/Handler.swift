@@ -1,3 +1,4 @@
+import BLIPProtocol
 import CBLIP
 
 /// A callback of the program with its context. The context is released exactly once, when the last holder lets go:

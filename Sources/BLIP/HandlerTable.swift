@@ -1,5 +1,3 @@
-import CBLIP
-
 /// Handlers by profile.
 final class HandlerTable: @unchecked Sendable {
     /// Where a profile's handler is; nothing in it is reference counted, so that a look-up costs no more than it must.

@@ -1,3 +1,4 @@
+import BLIPProtocol
 import Synchronization
 import Transport
 

@@ -1,7 +1,5 @@
 import BLIPProtocol
 import CBLIP
-import Glibc
-import Synchronization
 import Transport
 
 /// The bytes of a streamed message between the loop, which adds them, and the thread that reads them.
@@ -115,7 +113,9 @@ final class IncomingBody: @unchecked Sendable {
         state.acknowledgedEarly -= early
         state.unacknowledged += count - early
         // The peer waits for at least 50,000 bytes before it minds.
-        guard !state.isAcknowledgementPosted, state.unacknowledged >= 16_384 || state.bytes.count == 0 else { return false }
+        guard !state.isAcknowledgementPosted, state.unacknowledged >= 16_384 || state.bytes.count == 0 else {
+            return false
+        }
         state.isAcknowledgementPosted = true
         return true
     }

@@ -338,9 +338,3 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         return result
     }
 }
-
-/// A shared place for something that cannot be copied.
-final class Box<Value: ~Copyable & Sendable>: Sendable {
-    let value: Value
-    init(_ value: consuming Value) { self.value = value }
-}

@@ -97,7 +97,8 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     }
 
     func objectDidEnd() {
-        if liveObjects.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, hasEnded.load(ordering: .acquiring) {
+        if liveObjects.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, hasEnded.load(ordering: .acquiring)
+        {
             endThreads()
         }
     }
@@ -163,7 +164,9 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     func log(_ level: Int32, _ domain: StaticString, _ text: @autoclosure () -> String) {
         guard level <= logLevel.load(ordering: .relaxed), let handler = logHandler.withLock({ $0 }) else { return }
         var line = text()
-        line.withUTF8 { handler.function?(level, blip_slice(domain.bytes), blip_slice(UnsafeRawBufferPointer($0)), handler.context) }
+        line.withUTF8 {
+            handler.function?(level, blip_slice(domain.bytes), blip_slice(UnsafeRawBufferPointer($0)), handler.context)
+        }
     }
 
     /// Makes handles of this process invalid in its forked children. Called once, before the first handle.
@@ -186,16 +189,4 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
                 csystem_set_current_loop(nil)
             })
     }()
-}
-
-/// Options of a runtime.
-public final class RuntimeOptions: SlotOwner, @unchecked Sendable {
-    public static var handleKind: HandleKind { .runtimeOptions }
-    public var slot: UInt32 = 0
-    public var threads: UInt32 = 1
-    public var queue: EventQueue?
-
-    public init() {}
-
-    deinit { HandleTable.freeSlot(slot) }
 }

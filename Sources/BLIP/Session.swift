@@ -1,6 +1,4 @@
 import BLIPProtocol
-import CBLIP
-import Transport
 import WebSocketProtocol
 
 /// What a connection has once BLIP is spoken: the WebSocket parser, the engine, and the control frames that wait.
@@ -27,40 +25,4 @@ final class Session {
         parser = WebSocketParser(role: role, maximumMessage: configuration.limits.incomingFrame)
         closing = WebSocketCloseHandshake(role: role, timeout: configuration.closeTimeout)
     }
-}
-
-/// A ping that is to be sent or waits for its pong.
-struct Ping {
-    let payload: UInt64
-    let sentAt: UInt64
-    let deadline: UInt64
-    let handler: Handler<blip_pong_fn>?
-    var isWritten = false
-}
-
-/// What a connection has while HTTP is spoken.
-final class Upgrade {
-    var parser: HTTPHeadParser
-    var client: ClientHandshake?
-    var output: [UInt8]
-    /// The subprotocol that a server has chosen.
-    var subprotocol = ""
-    /// The connection ends once the output is flushed.
-    var endsAfterOutput: Failure?
-
-    init(parser: HTTPHeadParser, client: ClientHandshake? = nil) {
-        self.parser = parser
-        self.client = client
-        output = client?.request ?? []
-    }
-}
-
-/// The one timer of a connection: connecting, keep-alive, closing.
-final class ConnectionTimer: LoopTimer, @unchecked Sendable {
-    /// Cleared when the connection ends, which cuts the cycle between the two.
-    var connection: Connection?
-
-    init(_ connection: Connection) { self.connection = connection }
-
-    override func fire() { connection?.timerDidFire() }
 }

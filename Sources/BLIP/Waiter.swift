@@ -1,3 +1,4 @@
+import BLIPProtocol
 import CBLIP
 import CSystem
 import Glibc
@@ -49,7 +50,8 @@ final class Waiter: @unchecked Sendable {
         var deadline = timespec()
         clock_gettime(CLOCK_MONOTONIC, &deadline)
         let (seconds, milliseconds) = timeout.quotientAndRemainder(dividingBy: 1000)
-        deadline.tv_sec = deadline.tv_sec.addingReportingOverflow(Int(seconds)).overflow
+        deadline.tv_sec =
+            deadline.tv_sec.addingReportingOverflow(Int(seconds)).overflow
             ? Int.max : deadline.tv_sec + Int(seconds)
         deadline.tv_nsec += Int(milliseconds) * 1_000_000
         if deadline.tv_nsec >= 1_000_000_000, deadline.tv_sec < Int.max {
@@ -84,10 +86,4 @@ final class Waiter: @unchecked Sendable {
             if count == 0, left != 0, monotonicNanoseconds() - before < 500_000 { _ = sleep(1) }
         }
     }
-}
-
-func monotonicNanoseconds() -> UInt64 {
-    var time = timespec()
-    clock_gettime(CLOCK_MONOTONIC, &time)
-    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
 }

@@ -153,7 +153,9 @@ public func blip_connection_state(_ connection: OpaquePointer!, _ state: UnsafeM
 }
 
 @c @implementation
-public func blip_connection_is_active(_ connection: OpaquePointer!, _ active: UnsafeMutablePointer<Bool>!) -> blip_status {
+public func blip_connection_is_active(_ connection: OpaquePointer!, _ active: UnsafeMutablePointer<Bool>!)
+    -> blip_status
+{
     HandleTable.with(connection) { (connection: Connection) in put(connection.isActive, to: active) }
 }
 
@@ -168,7 +170,9 @@ public func blip_connection_error(
 }
 
 @c @implementation
-public func blip_connection_close_code(_ connection: OpaquePointer!, _ code: UnsafeMutablePointer<Int32>!) -> blip_status {
+public func blip_connection_close_code(_ connection: OpaquePointer!, _ code: UnsafeMutablePointer<Int32>!)
+    -> blip_status
+{
     HandleTable.with(connection) { (connection: Connection) in put(connection.closeCode, to: code) }
 }
 
@@ -180,12 +184,16 @@ public func blip_connection_protocol_version(
 }
 
 @c @implementation
-public func blip_connection_is_incoming(_ connection: OpaquePointer!, _ incoming: UnsafeMutablePointer<Bool>!) -> blip_status {
+public func blip_connection_is_incoming(_ connection: OpaquePointer!, _ incoming: UnsafeMutablePointer<Bool>!)
+    -> blip_status
+{
     HandleTable.with(connection) { (connection: Connection) in put(connection.isAccepted, to: incoming) }
 }
 
 @c @implementation
-public func blip_connection_is_secure(_ connection: OpaquePointer!, _ secure: UnsafeMutablePointer<Bool>!) -> blip_status {
+public func blip_connection_is_secure(_ connection: OpaquePointer!, _ secure: UnsafeMutablePointer<Bool>!)
+    -> blip_status
+{
     HandleTable.with(connection) { (connection: Connection) in put(connection.isSecure, to: secure) }
 }
 
@@ -277,7 +285,8 @@ public func blip_connection_user_data(
 }
 
 @c @implementation
-public func blip_connection_backlog(_ connection: OpaquePointer!, _ bytes: UnsafeMutablePointer<UInt64>!) -> blip_status {
+public func blip_connection_backlog(_ connection: OpaquePointer!, _ bytes: UnsafeMutablePointer<UInt64>!) -> blip_status
+{
     HandleTable.with(connection) { (connection: Connection) in put(connection.backlogBytes, to: bytes) }
 }
 

@@ -8,7 +8,9 @@ public func blip_connection_options_new() -> OpaquePointer! {
 }
 
 @c @implementation
-public func blip_connection_options_release(_ options: OpaquePointer!) { HandleTable.release(options, as: ConnectionOptions.self) }
+public func blip_connection_options_release(_ options: OpaquePointer!) {
+    HandleTable.release(options, as: ConnectionOptions.self)
+}
 
 @c @implementation
 public func blip_connection_options_add_protocol(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {

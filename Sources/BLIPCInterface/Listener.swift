@@ -150,7 +150,9 @@ public func blip_listener_wait_stopped(_ listener: OpaquePointer!, _ timeout: In
 }
 
 @c @implementation
-public func blip_listener_error(_ listener: OpaquePointer!, _ error: UnsafeMutablePointer<OpaquePointer?>!) -> blip_status {
+public func blip_listener_error(_ listener: OpaquePointer!, _ error: UnsafeMutablePointer<OpaquePointer?>!)
+    -> blip_status
+{
     HandleTable.with(listener) { (listener: Listener) in
         guard let handle = listener.error else { return BLIP_ERROR_NOT_FOUND }
         return put(handle, to: error)

@@ -8,7 +8,9 @@ public func blip_listener_options_new() -> OpaquePointer! {
 }
 
 @c @implementation
-public func blip_listener_options_release(_ options: OpaquePointer!) { HandleTable.release(options, as: ListenerOptions.self) }
+public func blip_listener_options_release(_ options: OpaquePointer!) {
+    HandleTable.release(options, as: ListenerOptions.self)
+}
 
 @c @implementation
 public func blip_listener_options_add_protocol(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {

@@ -37,12 +37,14 @@ public func blip_message_is_mine(_ message: OpaquePointer!, _ mine: UnsafeMutabl
 }
 
 @c @implementation
-public func blip_message_is_mutable(_ message: OpaquePointer!, _ isMutable: UnsafeMutablePointer<Bool>!) -> blip_status {
+public func blip_message_is_mutable(_ message: OpaquePointer!, _ isMutable: UnsafeMutablePointer<Bool>!) -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(!message.isFrozen, to: isMutable) }
 }
 
 @c @implementation
-public func blip_message_is_complete(_ message: OpaquePointer!, _ complete: UnsafeMutablePointer<Bool>!) -> blip_status {
+public func blip_message_is_complete(_ message: OpaquePointer!, _ complete: UnsafeMutablePointer<Bool>!) -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(message.isWholeNow, to: complete) }
 }
 
@@ -90,12 +92,15 @@ public func blip_message_set_no_reply(_ message: OpaquePointer!, _ noReply: Bool
 }
 
 @c @implementation
-public func blip_message_profile(_ message: OpaquePointer!, _ profile: UnsafeMutablePointer<blip_slice>!) -> blip_status {
+public func blip_message_profile(_ message: OpaquePointer!, _ profile: UnsafeMutablePointer<blip_slice>!) -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(message.value(of: "Profile"), to: profile) }
 }
 
 @c @implementation
-public func blip_message_content_type(_ message: OpaquePointer!, _ type: UnsafeMutablePointer<blip_slice>!) -> blip_status {
+public func blip_message_content_type(_ message: OpaquePointer!, _ type: UnsafeMutablePointer<blip_slice>!)
+    -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(message.value(of: "Content-Type"), to: type) }
 }
 
@@ -122,7 +127,8 @@ public func blip_message_property(
 }
 
 @c @implementation
-public func blip_message_set_property(_ message: OpaquePointer!, _ key: blip_slice, _ value: blip_slice) -> blip_status {
+public func blip_message_set_property(_ message: OpaquePointer!, _ key: blip_slice, _ value: blip_slice) -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in
         key.text { key in value.text { message.set(key, $0) } }
     }
@@ -153,7 +159,9 @@ public func blip_message_property_at(
 }
 
 @c @implementation
-public func blip_message_properties(_ message: OpaquePointer!, _ encoded: UnsafeMutablePointer<blip_slice>!) -> blip_status {
+public func blip_message_properties(_ message: OpaquePointer!, _ encoded: UnsafeMutablePointer<blip_slice>!)
+    -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(message.encoded, to: encoded) }
 }
 
@@ -318,7 +326,9 @@ public func blip_message_set_user_data(
 }
 
 @c @implementation
-public func blip_message_user_data(_ message: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeMutableRawPointer?>!) -> blip_status {
+public func blip_message_user_data(_ message: OpaquePointer!, _ data: UnsafeMutablePointer<UnsafeMutableRawPointer?>!)
+    -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in put(message.userData, to: data) }
 }
 
@@ -330,7 +340,9 @@ public func blip_message_describe(
 }
 
 @c @implementation
-public func blip_message_copy(_ message: OpaquePointer!, _ request: UnsafeMutablePointer<OpaquePointer?>!) -> blip_status {
+public func blip_message_copy(_ message: OpaquePointer!, _ request: UnsafeMutablePointer<OpaquePointer?>!)
+    -> blip_status
+{
     HandleTable.with(message) { (message: BLIPMessage) in
         guard let request else { return BLIP_ERROR_ARGUMENT }
         var copy: BLIPMessage?

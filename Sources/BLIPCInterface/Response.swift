@@ -3,7 +3,9 @@ import BLIPProtocol
 import CBLIP
 
 @c @implementation
-public func blip_response_new(_ request: OpaquePointer!, _ response: UnsafeMutablePointer<OpaquePointer?>!) -> blip_status {
+public func blip_response_new(_ request: OpaquePointer!, _ response: UnsafeMutablePointer<OpaquePointer?>!)
+    -> blip_status
+{
     HandleTable.with(request) { (request: BLIPMessage) in
         guard let response else { return BLIP_ERROR_ARGUMENT }
         guard let connection = request.connection, request.isIncoming, request.kind == .request else {
@@ -22,7 +24,8 @@ public func blip_message_respond(_ request: OpaquePointer!, _ response: OpaquePo
 }
 
 @c @implementation
-public func blip_message_respond_data(_ request: OpaquePointer!, _ body: blip_slice, _ type: blip_slice) -> blip_status {
+public func blip_message_respond_data(_ request: OpaquePointer!, _ body: blip_slice, _ type: blip_slice) -> blip_status
+{
     HandleTable.with(request) { (request: BLIPMessage) in request.respondData(body, type) }
 }
 
@@ -61,7 +64,9 @@ public func blip_message_is_replied(_ request: OpaquePointer!, _ replied: Unsafe
 }
 
 @c @implementation
-public func blip_message_error(_ response: OpaquePointer!, _ error: UnsafeMutablePointer<OpaquePointer?>!) -> blip_status {
+public func blip_message_error(_ response: OpaquePointer!, _ error: UnsafeMutablePointer<OpaquePointer?>!)
+    -> blip_status
+{
     HandleTable.with(response) { (response: BLIPMessage) in
         guard let handle = response.errorHandle else { return BLIP_ERROR_NOT_FOUND }
         return put(handle, to: error)

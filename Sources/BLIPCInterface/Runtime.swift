@@ -72,7 +72,8 @@ public func blip_runtime_retain(_ runtime: OpaquePointer!) -> OpaquePointer! {
 public func blip_runtime_release(_ runtime: OpaquePointer!) { HandleTable.release(runtime, as: Runtime.self) }
 
 @c @implementation
-public func blip_runtime_thread_count(_ runtime: OpaquePointer!, _ count: UnsafeMutablePointer<UInt32>!) -> blip_status {
+public func blip_runtime_thread_count(_ runtime: OpaquePointer!, _ count: UnsafeMutablePointer<UInt32>!) -> blip_status
+{
     HandleTable.with(runtime) { (runtime: Runtime) in put(UInt32(runtime.threadCount), to: count) }
 }
 

@@ -12,17 +12,26 @@ struct StatusText {
         case BLIP_ERROR_HANDLE:
             StatusText(name: "BLIP_ERROR_HANDLE", message: "The handle is not a live object of the right kind.")
         case BLIP_ERROR_ARGUMENT:
-            StatusText(name: "BLIP_ERROR_ARGUMENT", message: "An argument is out of its range, or NULL where it may not be.")
+            StatusText(
+                name: "BLIP_ERROR_ARGUMENT", message: "An argument is out of its range, or NULL where it may not be.")
         case BLIP_ERROR_TEXT:
             StatusText(name: "BLIP_ERROR_TEXT", message: "A text is not UTF-8 or has an embedded NUL.")
         case BLIP_ERROR_IMMUTABLE:
-            StatusText(name: "BLIP_ERROR_IMMUTABLE", message: "The message was sent or received and cannot be changed or sent again; copy it.")
+            StatusText(
+                name: "BLIP_ERROR_IMMUTABLE",
+                message: "The message was sent or received and cannot be changed or sent again; copy it.")
         case BLIP_ERROR_WOULD_DEADLOCK:
-            StatusText(name: "BLIP_ERROR_WOULD_DEADLOCK", message: "A waiting function was called on a loop thread, in a callback; use its asynchronous form.")
+            StatusText(
+                name: "BLIP_ERROR_WOULD_DEADLOCK",
+                message: "A waiting function was called on a loop thread, in a callback; use its asynchronous form.")
         case BLIP_ERROR_FORKED:
-            StatusText(name: "BLIP_ERROR_FORKED", message: "The handle belongs to the process before fork; make a new one in the child.")
+            StatusText(
+                name: "BLIP_ERROR_FORKED",
+                message: "The handle belongs to the process before fork; make a new one in the child.")
         case BLIP_ERROR_URL:
-            StatusText(name: "BLIP_ERROR_URL", message: "The URL cannot be parsed, or its scheme is not ws, wss, ws+unix or wss+unix.")
+            StatusText(
+                name: "BLIP_ERROR_URL",
+                message: "The URL cannot be parsed, or its scheme is not ws, wss, ws+unix or wss+unix.")
         case BLIP_ERROR_NOT_FOUND:
             StatusText(name: "BLIP_ERROR_NOT_FOUND", message: "There is no such thing.")
         case BLIP_ERROR_UNSUPPORTED:
@@ -54,7 +63,9 @@ struct StatusText {
         case BLIP_ERROR_PROPERTIES:
             StatusText(name: "BLIP_ERROR_PROPERTIES", message: "The properties of the message are malformed.")
         case BLIP_ERROR_BODY:
-            StatusText(name: "BLIP_ERROR_BODY", message: "The body of the message cannot be decompressed, or its source failed.")
+            StatusText(
+                name: "BLIP_ERROR_BODY",
+                message: "The body of the message cannot be decompressed, or its source failed.")
         case BLIP_ERROR_NETWORK:
             StatusText(name: "BLIP_ERROR_NETWORK", message: "The network failed.")
         case BLIP_ERROR_RESOLVE:
@@ -64,7 +75,8 @@ struct StatusText {
         case BLIP_ERROR_UNREACHABLE:
             StatusText(name: "BLIP_ERROR_UNREACHABLE", message: "The host or network cannot be reached.")
         case BLIP_ERROR_CONNECTION_LOST:
-            StatusText(name: "BLIP_ERROR_CONNECTION_LOST", message: "The connection was reset, or ended without a close.")
+            StatusText(
+                name: "BLIP_ERROR_CONNECTION_LOST", message: "The connection was reset, or ended without a close.")
         case BLIP_ERROR_ADDRESS_IN_USE:
             StatusText(name: "BLIP_ERROR_ADDRESS_IN_USE", message: "The address or port is in use.")
         case BLIP_ERROR_PERMISSION:
@@ -76,13 +88,17 @@ struct StatusText {
         case BLIP_ERROR_TLS:
             StatusText(name: "BLIP_ERROR_TLS", message: "TLS failed.")
         case BLIP_ERROR_CERTIFICATE:
-            StatusText(name: "BLIP_ERROR_CERTIFICATE", message: "The peer's certificate is not trusted, or is for another name.")
+            StatusText(
+                name: "BLIP_ERROR_CERTIFICATE",
+                message: "The peer's certificate is not trusted, or is for another name.")
         case BLIP_ERROR_TLS_SETUP:
-            StatusText(name: "BLIP_ERROR_TLS_SETUP", message: "A certificate, key or CA file of this side cannot be used.")
+            StatusText(
+                name: "BLIP_ERROR_TLS_SETUP", message: "A certificate, key or CA file of this side cannot be used.")
         case BLIP_ERROR_HTTP:
             StatusText(name: "BLIP_ERROR_HTTP", message: "The peer sent malformed or unexpected HTTP.")
         case BLIP_ERROR_HTTP_STATUS:
-            StatusText(name: "BLIP_ERROR_HTTP_STATUS", message: "The server answered the upgrade with another HTTP status.")
+            StatusText(
+                name: "BLIP_ERROR_HTTP_STATUS", message: "The server answered the upgrade with another HTTP status.")
         case BLIP_ERROR_LIMIT:
             StatusText(name: "BLIP_ERROR_LIMIT", message: "A size limit was exceeded.")
         case BLIP_ERROR_RESOURCES:
