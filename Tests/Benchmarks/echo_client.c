@@ -3,11 +3,11 @@
  *     echo_client [-s seconds] [-m warm-up-seconds] [-b body-bytes] [-w window] [-c connections] [-t loop-threads]
  *                 [-P profile] [-n requests] [-r requests-a-second] [-z] [-o] [-j] url
  *
- * Each response sends the next request; the window is per connection. With -r requests are sent at fixed times instead,
+ * Each response sends the next request; the window is per connection. With -r requests are sent at fixed times,
  * whether or not responses come, and latency runs from the time at which a request was to be sent: a server that stalls
- * is charged for every request that it held up, also for those that could not be sent meanwhile. -z sends JSON, asks for
- * compression and tells the bytes on the wire. -o sends messages that want no reply, but for one in 256, which paces
- * the sender. -n ends after that many responses.
+ * is charged for every request that it held up, also for those that could not be sent meanwhile. -z sends JSON and asks
+ * for compression. -o sends messages that want no reply, but for one in 256, which paces the sender. -n ends after that
+ * many responses.
  *
  * Prints a line to read, or with -j one JSON object. */
 
@@ -278,7 +278,8 @@ int main(int argc, char **argv)
     if (optind + 1 != argc || window == 0 || connections == 0 || seconds <= 0 || (rate != 0 && limit != 0)) {
         fprintf(stderr,
             "usage: echo_client [-s seconds] [-m warm-up-seconds] [-b body-bytes] [-w window] [-c connections]\n"
-            "                   [-t loop-threads] [-P profile] [-n requests] [-r requests-a-second] [-z] [-o] [-j] url\n");
+            "                   [-t loop-threads] [-P profile] [-n requests] [-r requests-a-second]\n"
+            "                   [-z] [-o] [-j] url\n");
         return 2;
     }
     make_pattern();

@@ -22,14 +22,16 @@ static inline uint32_t next_random(uint64_t *state)
 /* An array of records, filled up with spaces to exactly the size asked for, which is 64 at least. */
 static inline void make_json(char *body, size_t size, uint64_t *random)
 {
-    static const char *const cities[] = {"Lisbon", "Reykjavik", "Osaka", "Nairobi", "Quito", "Tallinn", "Perth", "Oslo"};
+    static const char *const cities[] = {
+        "Lisbon", "Reykjavik", "Osaka", "Nairobi", "Quito", "Tallinn", "Perth", "Oslo"};
     static const char *const states[] = {"active", "suspended", "invited", "closed"};
     size_t used = 0;
     char record[256];
     body[used++] = '[';
     for (;;) {
         int length = snprintf(record, sizeof record,
-            "%s{\"id\":\"%08x%08x\",\"state\":\"%s\",\"city\":\"%s\",\"balance\":%u.%02u,\"visits\":%u,\"tags\":[\"t%u\",\"t%u\"]}",
+            "%s{\"id\":\"%08x%08x\",\"state\":\"%s\",\"city\":\"%s\",\"balance\":%u.%02u,\"visits\":%u,"
+            "\"tags\":[\"t%u\",\"t%u\"]}",
             used > 1 ? "," : "", next_random(random), next_random(random), states[next_random(random) % 4],
             cities[next_random(random) % 8], next_random(random) % 100000, next_random(random) % 100,
             next_random(random) % 1000, next_random(random) % 50, next_random(random) % 50);

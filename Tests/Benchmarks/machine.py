@@ -34,8 +34,13 @@ class Machine:
         """The JSON object that a program prints."""
         core = self.client_core if core == "client" else core
         done = subprocess.run(
-            self.pinned(core, *command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout,
-            env=dict(self.environment, **(environment or {})), check=False,
+            self.pinned(core, *command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=timeout,
+            env=dict(self.environment, **(environment or {})),
+            check=False,
         )
         if done.returncode != 0:
             raise RuntimeError(f"{Path(str(command[0])).name} failed: {done.stderr.strip() or done.returncode}")
@@ -50,7 +55,9 @@ class Machine:
     def server(self, *arguments, core="server", environment=None, wrapper=()):
         core = self.server_core if core == "server" else core
         process = subprocess.Popen(
-            self.pinned(core, *wrapper, self.program("echo_server"), *arguments), stdout=subprocess.PIPE, text=True,
+            self.pinned(core, *wrapper, self.program("echo_server"), *arguments),
+            stdout=subprocess.PIPE,
+            text=True,
             env=dict(self.environment, **(environment or {})),
         )
         try:
@@ -88,9 +95,27 @@ def certificate():
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/certificate.pem", f"{folder}/key.pem"]
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", "/CN=localhost", "-out", files[0], "-keyout", files[1]],
-            check=True, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+                "-out",
+                files[0],
+                "-keyout",
+                files[1],
+            ],
+            check=True,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
         )
         yield files
 
@@ -108,7 +133,9 @@ def description():
     information = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     model = re.search(r"model name\s*:\s*(.*)", information)
     memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text(encoding="ascii"))
-    system = platform.freedesktop_os_release().get("PRETTY_NAME", "") if hasattr(platform, "freedesktop_os_release") else ""
+    system = (
+        platform.freedesktop_os_release().get("PRETTY_NAME", "") if hasattr(platform, "freedesktop_os_release") else ""
+    )
     return {
         "processor": model[1] if model else platform.processor(),
         "cores": os.cpu_count(),

@@ -18,10 +18,19 @@ def report(times, seconds):
     def at(share):
         return round(times[min(len(times) - 1, int(len(times) * share))] * 1e6, 2) if times else 0
 
-    print(json.dumps({
-        "rate": round(len(times) / seconds, 1), "count": len(times), "p50_us": at(0.5), "p90_us": at(0.9),
-        "p99_us": at(0.99), "p999_us": at(0.999), "max_us": at(1),
-    }))
+    print(
+        json.dumps(
+            {
+                "rate": round(len(times) / seconds, 1),
+                "count": len(times),
+                "p50_us": at(0.5),
+                "p90_us": at(0.9),
+                "p99_us": at(0.99),
+                "p999_us": at(0.999),
+                "max_us": at(1),
+            }
+        )
+    )
 
 
 def synchronous(url, seconds):
