@@ -9,6 +9,7 @@ results.md in the build folder's bench/.
 import argparse
 import json
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -616,11 +617,11 @@ def processor_seconds():
     return busy - ours
 
 
-def put_into_document(path, table):
-    text = path.read_text(encoding="utf-8")
-    begin, end = "<!-- results -->\n", "<!-- end of results -->"
-    before, rest = text.split(begin, 1)
-    path.write_text(before + begin + "\n" + table + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")
+def put_into_document(path, name, text):
+    """Replaces what stands between two comments."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = path.read_text(encoding="utf-8").split(begin, 1)
+    path.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")
 
 
 def main():
@@ -657,7 +658,9 @@ def main():
     )
     (machine.out / "results.md").write_text(markdown(results), encoding="utf-8")
     if arguments.document:
-        put_into_document(arguments.document, markdown(results))
+        put_into_document(arguments.document, "results", markdown(results))
+        if shutil.which("valgrind"):
+            put_into_document(arguments.document, "profile", gate.profile_table(machine))
     met = [row["met"] for row in suite.rows if "met" in row]
     print(
         f"{sum(met)} of {len(met)} goals met in {results['seconds']:.0f} s; other processes used "

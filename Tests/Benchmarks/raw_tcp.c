@@ -4,7 +4,9 @@
  *     raw_tcp -o bytes [-S server-core] [-C client-core]
  *
  * The server sends back whatever comes. The client has a window of bodies under way; with one in flight it is a plain
- * round trip. With -o so many bytes go one way, and one byte comes back when all have arrived. Prints one JSON object. */
+ * round trip. With -o so many bytes go one way, and one byte comes back when all have arrived.
+ *
+ * Prints one JSON object. */
 
 #include "sockets.h"
 

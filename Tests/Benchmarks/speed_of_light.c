@@ -7,8 +7,8 @@
  * framed, masked by the client, and summed up both ways; everything is read and written in batches. There are no
  * objects, no limits, no other message types, no errors but to end. What a library can do on this machine lies below.
  *
- * With -p it is only a client, of any BLIP server. -n ends after so many requests. With -l all requests of a window go out in
- * one call, and the next ones when all are answered: a server sees the same calls in each run, whatever its speed.
+ * With -p it is only a client, of any BLIP server. -n ends after so many requests. With -l all requests of a window go
+ * out in one call, and the next ones when all are answered: a server sees the same calls in each run.
  *
  * Prints one JSON object. */
 

@@ -1,5 +1,5 @@
-/* What zlib at level 6 makes of the bodies that echo_client -z sends: one deflate stream over all of them, flushed after
- * each frame, as BLIP 3 compresses.
+/* What zlib at level 6 makes of the bodies that echo_client -z sends: one deflate stream over all of them, flushed
+ * after each frame, as BLIP 3 compresses.
  *
  *     zlib_reference [-b body-bytes] [-n bodies] [-f frame-bytes] [-l level]
  *
