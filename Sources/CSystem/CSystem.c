@@ -22,19 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
-static __thread void *current_loop __attribute__((tls_model("initial-exec")));
-
-void *csystem_current_loop(void) { return current_loop; }
-void csystem_set_current_loop(void *loop) { current_loop = loop; }
-
+__thread void *csystem_loop_now __attribute__((tls_model("initial-exec")));
 __thread csystem_lent csystem_lent_now __attribute__((tls_model("initial-exec")));
 
-static void *chunk_table[CSYSTEM_CHUNKS];
-static uint64_t fork_count;
-
-void *csystem_chunk_table(void) { return chunk_table; }
-uint64_t csystem_fork_count(void) { return __atomic_load_n(&fork_count, __ATOMIC_RELAXED); }
-void csystem_count_fork(void) { __atomic_add_fetch(&fork_count, 1, __ATOMIC_RELAXED); }
+void *csystem_chunks[CSYSTEM_CHUNKS];
+uint64_t csystem_forks;
 
 #define RESULT(call) \
     do { \

@@ -20,6 +20,9 @@ public final class Stream: EventSource, @unchecked Sendable {
     private static let unsentLimit: UInt32 = 256 << 10
     /// Bytes written in one turn before other streams come first.
     private static let turnBudget = 1 << 20
+    /// Bytes received in one call: what fits the processor's nearer caches, and little enough that acknowledgements go
+    /// out while the peer still has something to send.
+    private static let receiveLimit = 64 << 10
     /// The least room to receive into, in a buffer of the stream's own.
     private static let growth = 64 << 10
     /// An unconsumed rest up to this size is copied in front of the next bytes; a larger one is received behind.
@@ -310,7 +313,8 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     private func receivePlain() {
         guard let target = makeTarget() else { return failForMemory() }
-        let result = Syscall.receive(descriptor, target.base + target.offset, target.capacity - target.offset)
+        let room = min(target.capacity - target.offset, Self.receiveLimit)
+        let result = Syscall.receive(descriptor, target.base + target.offset, room)
         if result > 0 {
             take(result, target)
         } else {

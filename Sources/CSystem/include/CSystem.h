@@ -9,8 +9,9 @@
 #include <sys/types.h>
 
 /* Of this thread: the event loop that runs on it, or NULL. */
-void *csystem_current_loop(void);
-void csystem_set_current_loop(void *loop);
+extern __thread void *csystem_loop_now __attribute__((tls_model("initial-exec")));
+static inline void *csystem_current_loop(void) { return csystem_loop_now; }
+static inline void csystem_set_current_loop(void *loop) { csystem_loop_now = loop; }
 
 /*
  * Of this thread: the handle that is lent to the callback that runs now, and its object, which the lender keeps alive.
@@ -40,9 +41,12 @@ static inline void *csystem_lent_object(uintptr_t handle)
 
 /* A zeroed table of pointers that lives as long as the process, and how often the process has forked. */
 #define CSYSTEM_CHUNKS 4096
-void *csystem_chunk_table(void);
-uint64_t csystem_fork_count(void);
-void csystem_count_fork(void);
+extern void *csystem_chunks[CSYSTEM_CHUNKS];
+extern uint64_t csystem_forks;
+
+static inline void *csystem_chunk_table(void) { return csystem_chunks; }
+static inline uint64_t csystem_fork_count(void) { return __atomic_load_n(&csystem_forks, __ATOMIC_RELAXED); }
+static inline void csystem_count_fork(void) { __atomic_add_fetch(&csystem_forks, 1, __ATOMIC_RELAXED); }
 
 /*
  * System calls as Swift wants them: the result, or a negated errno; EINTR is retried.
