@@ -119,8 +119,12 @@ test-sanitize: packages ## Swift tests under the thread and the address sanitize
 	scripts/test-sanitize address
 
 .PHONY: bench
-bench: tool ## measure requests a second and latency on this machine
-	scripts/bench
+bench: lib ## measure this machine beside the speed of light and raw TCP: six minutes, build/bench/results.md
+	$(MAKE) -C Tests/Benchmarks bench
+
+.PHONY: gate
+gate: lib ## compare instructions and allocations per request with what was accepted
+	$(MAKE) -C Tests/Benchmarks gate
 
 .PHONY: format
 format: ## format the Swift sources in place
