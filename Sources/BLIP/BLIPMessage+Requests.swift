@@ -42,18 +42,19 @@ extension BLIPMessage {
 
     @inline(__always)
     public func respond(with response: BLIPMessage) -> blip_status {
-        guard let connection, isIncoming else { return BLIP_ERROR_ARGUMENT }
-        guard response.kind != .request, !response.isIncoming else { return BLIP_ERROR_ARGUMENT }
-        return connection.respond(to: self, with: response)
+        guard isIncoming, response.kind != .request, !response.isIncoming else { return BLIP_ERROR_ARGUMENT }
+        return withConnection { $0.respond(to: self, with: response) } ?? BLIP_ERROR_ARGUMENT
     }
 
     /// Makes a response, lets `fill` complete it, and sends it.
     @inline(__always)
     private func respond(_ fill: (BLIPMessage) -> blip_status) -> blip_status {
-        guard let connection, isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
-        let response = connection.makeResponse(to: self)
-        let status = fill(response)
-        return status == BLIP_OK ? connection.respond(to: self, with: response) : status
+        guard isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }
+        return withConnection { connection in
+            let response = connection.makeResponse(to: self)
+            let status = fill(response)
+            return status == BLIP_OK ? connection.respond(to: self, with: response) : status
+        } ?? BLIP_ERROR_ARGUMENT
     }
 
     @inline(__always)

@@ -11,7 +11,11 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     public var slot: UInt32 = 0
 
     /// The connection that it belongs to; set when it is sent or received.
-    public internal(set) var connection: Connection?
+    public internal(set) var connection: Connection? {
+        didSet { uncountedConnection = connection.map { Unmanaged.passUnretained($0) } }
+    }
+    /// The same, for the paths that every message takes: `connection` holds it, nobody has to count.
+    private var uncountedConnection: Unmanaged<Connection>?
     /// Received from the peer.
     public internal(set) var isIncoming = false
     /// Accepted for sending, or received: it can no longer be changed.
@@ -107,6 +111,17 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
             connection?.requestHandleDidEnd(self)
         }
         if isBodyStreamed.load(ordering: .acquiring) { connection?.streamedHandleDidEnd(self) }
+    }
+
+    /// Calls `body` with the connection, if there is one.
+    @inline(__always)
+    func withConnection(_ body: (Connection) -> blip_status) -> blip_status? {
+        uncountedConnection?._withUnsafeGuaranteedRef { body($0) }
+    }
+
+    @inline(__always)
+    func belongs(to connection: Connection) -> Bool {
+        uncountedConnection?.toOpaque() == Unmanaged.passUnretained(connection).toOpaque()
     }
 
     /// No handle of it is valid.

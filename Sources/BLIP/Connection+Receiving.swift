@@ -60,8 +60,8 @@ extension Connection {
 
     /// What one frame led to.
     @inline(__always)
-    private func handle(_ event: BLIPProtocol.Event, _ session: Session) {
-        switch event {
+    private func handle(_ event: consuming BLIPProtocol.Event, _ session: Session) {
+        switch consume event {
         case .none: break
         case .complete(let message): complete(Self.own(message), session)
         case .began(let message): begin(Self.own(message), session)
@@ -108,7 +108,7 @@ extension Connection {
 
     private func dispatch(_ request: BLIPMessage, _ session: Session) {
         if request.wantsReply { unanswered += 1 }
-        guard let handler = settings.handlers.handler(for: request.property(Self.profileKey)) else {
+        guard let handler = handler(for: request) else {
             if request.wantsReply {
                 _ = respond(to: request, domain: "BLIP", code: 404, text: "No handler for BLIP request")
             }
@@ -208,7 +208,7 @@ extension Connection {
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
         if message.kind == .request {
-            guard let handler = settings.handlers.handler(for: message.property(Self.profileKey)),
+            guard let handler = handler(for: message),
                 handler.flags & BLIP_HANDLER_STREAM != 0
             else { return }
             if message.wantsReply { unanswered += 1 }

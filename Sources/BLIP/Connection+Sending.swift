@@ -304,7 +304,7 @@ extension Connection {
 
     /// Sends a response; any thread.
     public func respond(to request: BLIPMessage, with response: BLIPMessage) -> blip_status {
-        guard response.number == request.number, response.connection === self else { return BLIP_ERROR_ARGUMENT }
+        guard response.number == request.number, response.belongs(to: self) else { return BLIP_ERROR_ARGUMENT }
         let status = takeReply(of: request)
         guard status == BLIP_OK else { return status }
         guard !response.frozen.exchange(true, ordering: .acquiringAndReleasing) else {

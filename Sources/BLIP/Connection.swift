@@ -56,7 +56,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var connector: Connector?
     var upgrade: Upgrade?
     /// What the loop goes by; `info` has what the program has set.
-    private var knownSettings: ConnectionSettings
+    private var knownSettings: ConnectionSettings {
+        didSet { uncountedSettings = Unmanaged.passUnretained(knownSettings) }
+    }
+    private var uncountedSettings: Unmanaged<ConnectionSettings>
     private let hasNewSettings = Atomic<Bool>(false)
     var timer: ConnectionTimer?
     var waitingToSend: [BLIPMessage] = []
@@ -109,7 +112,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
         inbox = Inbox()
-        knownSettings = ConnectionSettings()
+        let settings = ConnectionSettings()
+        knownSettings = settings
+        uncountedSettings = Unmanaged.passUnretained(settings)
         runtimeHold = runtime
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
@@ -129,7 +134,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         configuration = listener.configuration
         publishedState = Atomic(BLIP_STATE_CONNECTING)
         inbox = Inbox()
-        knownSettings = listener.connectionSettings
+        let settings = listener.connectionSettings
+        knownSettings = settings
+        uncountedSettings = Unmanaged.passUnretained(settings)
         runtimeHold = context.runtime
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
@@ -255,6 +262,15 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var settings: ConnectionSettings {
         if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
         return knownSettings
+    }
+
+    /// The handler for a message of the peer's.
+    @inline(__always)
+    func handler(for message: BLIPMessage) -> RequestHandler? {
+        if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
+        return uncountedSettings._withUnsafeGuaranteedRef {
+            $0.handlers.handler(for: message.property(Self.profileKey))
+        }
     }
 
     @inline(never)
