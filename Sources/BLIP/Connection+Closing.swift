@@ -26,7 +26,7 @@ extension Connection {
     }
 
     /// From now on nothing new is accepted; the state callback follows from the loop.
-    private func markClosing() {
+    func markClosing() {
         var seen = state
         while seen < BLIP_STATE_CLOSING {
             let (done, now) = publishedState.compareExchange(

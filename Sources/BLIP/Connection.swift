@@ -193,6 +193,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     /// The program's last reference to an outgoing connection is gone: it closes.
     public func programReferencesDidEnd() {
         guard !isIncoming else { return }
+        markClosing()
         loop.post { [self] in
             if phase == .idle {
                 finish(nil)

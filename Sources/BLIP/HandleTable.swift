@@ -16,17 +16,19 @@ import Transport
 /// Bits 60…63 kind, 56…59 fork epoch, 24…55 generation, 0…23 slot.
 public enum HandleTable {
     struct Slot: ~Copyable {
-        /// Generation (upper half) and number of references (lower half).
+        /// Generation (upper half), whether the object is retained for the references (bit 31) and their number.
         let state = Atomic<UInt64>(1 << 32)
         /// Next free slot, as index + 1.
         let next = Atomic<UInt32>(0)
         /// The kind of the object.
         let kind = Atomic<UInt8>(0)
-        /// The object, unretained while the count is zero, retained once while it is above.
+        /// The object. Retained once while the program has references; a handle that is only lent to a callback is kept
+        /// alive by its lender.
         var object: UnsafeMutableRawPointer?
     }
 
-    static let slotBits: UInt64 = 24
+    private static let retained: UInt64 = 1 << 31
+    private static let countMask: UInt64 = (1 << 31) - 1
     private static let chunkShift = 12
     private static let chunkSize = 1 << chunkShift
     private static let chunkCount = Int(CSYSTEM_CHUNKS)
@@ -127,7 +129,7 @@ public enum HandleTable {
     /// No handle of this slot is valid.
     static func isIdle(_ index: UInt32) -> Bool {
         guard let slot = slot(index) else { return true }
-        return slot.pointee.state.load(ordering: .acquiring) & 0xFFFF_FFFF == 0
+        return slot.pointee.state.load(ordering: .acquiring) & countMask == 0
     }
 
     // MARK: References
@@ -144,14 +146,56 @@ public enum HandleTable {
         guard let slot = slot(index) else { return nil }
         var state = slot.pointee.state.load(ordering: .relaxed)
         while true {
-            let isFirst = state & 0xFFFF_FFFF == 0
+            let isFirst = state & countMask == 0
             if isFirst { _ = Unmanaged.passRetained(object) }
             let (done, seen) = slot.pointee.state.compareExchange(
-                expected: state, desired: state &+ 1, ordering: .acquiringAndReleasing)
+                expected: state, desired: (state &+ 1) | (isFirst ? retained : 0), ordering: .acquiringAndReleasing)
             if done { return handle(index, state >> 32, kind) }
             if isFirst { Unmanaged.passUnretained(object).release() }
             state = seen
         }
+    }
+
+    /// A handle for the time of a callback. The caller holds the object and calls `takeBack` behind the callback; no
+    /// reference of the object is counted unless the program keeps the handle.
+    @inline(__always)
+    static func lend(_ object: some SlotOwner) -> OpaquePointer? {
+        if object.slot == 0 {
+            guard let index = allocateSlot(for: object) else { return nil }
+            object.slot = index
+        }
+        guard let slot = slot(object.slot) else { return nil }
+        var state = slot.pointee.state.load(ordering: .relaxed)
+        while true {
+            let (done, seen) = slot.pointee.state.compareExchange(
+                expected: state, desired: state &+ 1, ordering: .acquiringAndReleasing)
+            if done { return handle(object.slot, state >> 32, type(of: object).handleKind) }
+            state = seen
+        }
+    }
+
+    /// Ends a `lend`.
+    @inline(__always)
+    static func takeBack<T: SlotOwner>(_ handle: OpaquePointer?, _ object: T) {
+        guard handle != nil, let slot = slot(object.slot) else { return }
+        let generation = generation(handle)
+        var state = slot.pointee.state.load(ordering: .relaxed)
+        while true {
+            let count = state & countMask
+            guard count != 0, state >> 32 == generation else { return }
+            let mustRetain = count > 1 && state & retained == 0
+            if mustRetain { _ = Unmanaged.passRetained(object) }
+            let next =
+                count == 1 ? ((generation &+ 1) & 0xFFFF_FFFF) << 32 : (state &- 1) | (mustRetain ? retained : 0)
+            let (done, seen) = slot.pointee.state.compareExchange(
+                expected: state, desired: next, ordering: .acquiringAndReleasing)
+            if done { break }
+            if mustRetain { Unmanaged.passUnretained(object).release() }
+            state = seen
+        }
+        guard state & countMask == 1 else { return }
+        object.handleDidEnd()
+        if state & retained != 0 { Unmanaged.passUnretained(object).release() }
     }
 
     /// A handle for a new object, with one reference.
@@ -173,8 +217,8 @@ public enum HandleTable {
         let generation = (bits >> 24) & 0xFFFF_FFFF
         var state = slot.pointee.state.load(ordering: .relaxed)
         while true {
-            let count = state & 0xFFFF_FFFF
-            guard state >> 32 == generation, count != 0, count != 0xFFFF_FFFF,
+            let count = state & countMask
+            guard state >> 32 == generation, count != 0, count != countMask,
                 slot.pointee.kind.load(ordering: .relaxed) == kind.rawValue
             else { return nil }
             let (done, seen) = slot.pointee.state.compareExchange(
@@ -184,18 +228,20 @@ public enum HandleTable {
         }
     }
 
-    /// Gives a reference back; returns how many are left, or `UInt64.max` if the handle had ended already.
+    /// Gives a reference back; returns how many are left, or `UInt64.max` if the handle had ended already or nobody has
+    /// to release the object.
     @inline(__always)
     @discardableResult
     static func drop(_ slot: UnsafeMutablePointer<Slot>, generation: UInt64) -> UInt64 {
         var state = slot.pointee.state.load(ordering: .relaxed)
         while true {
-            let count = state & 0xFFFF_FFFF
+            let count = state & countMask
             guard count != 0, state >> 32 == generation else { return .max }
             let next = count == 1 ? ((generation &+ 1) & 0xFFFF_FFFF) << 32 : state &- 1
             let (done, seen) = slot.pointee.state.compareExchange(
                 expected: state, desired: next, ordering: .acquiringAndReleasing)
-            if done { return count - 1 }
+            // A program that releases what it was only lent takes nothing away from the lender.
+            if done { return count == 1 && state & retained == 0 ? .max : count - 1 }
             state = seen
         }
     }

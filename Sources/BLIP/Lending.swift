@@ -5,9 +5,9 @@ import CSystem
 @inline(__always)
 func lend(_ message: BLIPMessage?, _ body: (OpaquePointer?) -> Void) {
     guard let message else { return body(nil) }
-    let handle = HandleTable.create(message)
+    let handle = HandleTable.lend(message)
     let before = csystem_lend(UInt(bitPattern: handle), Unmanaged.passUnretained(message).toOpaque())
     body(handle)
     csystem_take_back(before)
-    HandleTable.release(handle, as: BLIPMessage.self)
+    HandleTable.takeBack(handle, message)
 }

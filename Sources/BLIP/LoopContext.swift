@@ -33,7 +33,7 @@ public final class LoopContext: @unchecked Sendable {
 
     /// The library is done with a message; `reclaim` uses it again if the program is done with it too. Loop thread only.
     @inline(__always)
-    func recycle(_ message: BLIPMessage) { finished.push(message) }
+    func recycle(_ message: consuming BLIPMessage) { finished.push(consume message) }
 
     /// Takes the finished messages that nobody else holds into the pool. To be called where no finished message is in
     /// use by a caller.

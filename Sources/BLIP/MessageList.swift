@@ -21,10 +21,10 @@ struct MessageList: ~Copyable {
     var isEmpty: Bool { count == 0 }
 
     @inline(__always)
-    mutating func push(_ message: BLIPMessage) {
+    mutating func push(_ message: consuming BLIPMessage) {
         guard message.link == nil else { return }
         message.link = UnsafeRawPointer(bitPattern: head)
-        head = UInt(bitPattern: Unmanaged.passRetained(message).toOpaque())
+        head = UInt(bitPattern: Unmanaged.passRetained(consume message).toOpaque())
         count &+= 1
     }
 

@@ -97,7 +97,8 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     }
 
     func objectDidEnd() {
-        if liveObjects.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, hasEnded.load(ordering: .acquiring)
+        if liveObjects.subtract(1, ordering: .sequentiallyConsistent).newValue == 0,
+            hasEnded.load(ordering: .sequentiallyConsistent)
         {
             endThreads()
         }
@@ -105,8 +106,8 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
 
     /// The program's last reference is gone: the threads end when nothing lives on them.
     public func handleDidEnd() {
-        hasEnded.store(true, ordering: .releasing)
-        if liveObjects.load(ordering: .acquiring) == 0 { endThreads() }
+        hasEnded.store(true, ordering: .sequentiallyConsistent)
+        if liveObjects.load(ordering: .sequentiallyConsistent) == 0 { endThreads() }
     }
 
     private func endThreads() {
@@ -187,6 +188,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
                 Runtime.sharedOne.unlock()
                 HandleTable.processDidFork()
                 csystem_set_current_loop(nil)
+                csystem_take_back(csystem_lent())
             })
     }()
 }
