@@ -6,8 +6,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any, Coroutine
+from typing import Any, Callable, Coroutine
 
 import pytest
 
@@ -15,7 +16,8 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(SOURCE))
 
-LIMIT = 20.0
+# Seconds after which a test has failed. Nothing waits for so long unless it fails.
+LIMIT = 60.0
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -27,7 +29,19 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(bounded())
 
 
-def run_script(script: str, *, timeout: float = 10, environment: dict[str, str] | None = None) -> Any:
+def eventually(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+async def eventually_async(condition: Callable[[], Any]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def run_script(script: str, *, timeout: float = LIMIT, environment: dict[str, str] | None = None) -> Any:
     """Runs a program of its own; the test fails if it does not end in time."""
     return subprocess.run(
         [sys.executable, "-X", "dev", "-c", script],

@@ -98,17 +98,6 @@ def test_bodies_of_every_kind(size: int, tmp_path: Path) -> None:
     run(main())
 
 
-def test_iterator_beyond_what_is_kept_in_memory() -> None:
-    block = bytes(range(256)) * 1024
-
-    async def main() -> None:
-        async with await serving() as listener, blip.connect(listener.url) as connection:
-            reply = await connection.request("echo", (block for _ in range(12)))
-            assert reply.body == block * 12
-
-    run(main())
-
-
 def test_bodies_that_cannot_be_sent(tmp_path: Path) -> None:
     async def main() -> None:
         async with await serving() as listener, blip.connect(listener.url) as connection:

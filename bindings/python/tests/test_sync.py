@@ -8,9 +8,10 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Iterator
 
 import pytest
+from conftest import eventually
 
 import blip.sync
 
@@ -31,13 +32,6 @@ def listener() -> Iterator[blip.sync.Listener]:
 def connection(listener: blip.sync.Listener) -> Iterator[blip.sync.Connection]:
     with blip.sync.connect(listener.url) as connection:
         yield connection
-
-
-def eventually(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_request_and_reply(connection: blip.sync.Connection) -> None:

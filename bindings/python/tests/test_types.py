@@ -11,8 +11,17 @@ import pytest
 FOLDER = Path(__file__).resolve().parent.parent
 
 USE = """
+import gzip
+from typing import AsyncIterator, Iterator
+
 import blip
 import blip.sync
+
+async def pieces() -> AsyncIterator[bytes]:
+    yield b""
+
+def handler(request: blip.sync.Request) -> Iterator[bytes]:
+    yield b""
 
 async def main() -> None:
     async with blip.connect("ws://localhost/", protocols=["BLIP_3"]) as connection:
@@ -20,11 +29,15 @@ async def main() -> None:
         body: bytes = reply.body
         async for chunk in reply.stream():
             body += chunk
+        await connection.request("p", pieces())
+        await connection.send("p", open("x", "rb"))
     async with blip.serve("127.0.0.1", 0) as listener:
         port: int = listener.port
 
 with blip.sync.connect("ws://localhost/") as connection:
     text: str = connection.request("p", {"a": 1}).text()
+    connection.request("p", gzip.open("x"))
+    connection.add_handler("p", handler)
 """
 
 

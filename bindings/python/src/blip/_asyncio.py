@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import sys
 from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
-from types import CoroutineType, TracebackType
+from types import TracebackType
 from typing import (
     Any,
+    AsyncGenerator,
     AsyncIterator,
     Awaitable,
     Callable,
@@ -28,7 +29,7 @@ from typing import (
 )
 
 from . import _ffi
-from ._body import BORROW_FROM, Body, add_body, add_body_async
+from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -41,6 +42,7 @@ from ._connection import (
     new_connection,
     new_listener,
 )
+from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind
 from ._message import (
     COMPRESSED,
@@ -52,7 +54,6 @@ from ._message import (
     answer,
     begin_response,
     finish_options,
-    finish_response,
     new_request,
     response_error,
 )
@@ -78,6 +79,7 @@ _message_set_streamed = bind("blip_message_set_streamed")
 _message_set_sent_callback = bind("blip_message_set_sent_callback")
 _message_set_progress_callback = bind("blip_message_set_progress_callback")
 _message_read = bind("blip_message_read")
+_message_respond = bind("blip_message_respond")
 
 HandlerResult = Union[Body, Response]
 Handler = Callable[["Request"], Union[HandlerResult, Awaitable[HandlerResult]]]
@@ -86,6 +88,125 @@ HandlerFunction = TypeVar("HandlerFunction", bound=AnyHandler)
 
 READ_SIZE = 64 * 1024
 _EAGER: Dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
+Result = TypeVar("Result")
+
+
+async def _portions(pieces: Any) -> AsyncGenerator[Tuple[Slice, object], None]:
+    try:
+        if hasattr(pieces, "__aiter__"):
+            async for piece in pieces:
+                for portion in portions(piece):
+                    yield portion
+        else:
+            for piece in pieces:
+                for portion in portions(piece):
+                    yield portion
+    finally:
+        if inspect.isasyncgen(pieces):
+            await pieces.aclose()
+        elif inspect.isgenerator(pieces):
+            pieces.close()
+
+
+class LoopFeed(Feed):
+    """A feed that waits in an asyncio task of its own, so that the end of the message is seen meanwhile."""
+
+    def __init__(
+        self, pump: Pump, message: int, pieces: object, progress: Optional[Callable[[int], None]] = None
+    ) -> None:
+        super().__init__(pump, message, progress)
+        self._loop = asyncio.get_running_loop()
+        self.sent: asyncio.Future[int] = self._loop.create_future()
+        self._portions = _portions(pieces)
+        self._future: Optional[asyncio.Future[None]] = None
+        self._has_begun = False
+        self._is_detached = False
+
+    async def start(self, timeout: Optional[float] = None) -> Optional[float]:
+        """Puts the first piece into the message; how much of the time is left."""
+        if timeout is None:
+            await self._first()
+            return None
+        milliseconds(timeout)
+        deadline = self._loop.time() + timeout
+        first = self._loop.create_task(self._first())
+        try:
+            await asyncio.wait((first,), timeout=timeout)
+        finally:
+            if not first.done():
+                first.cancel()
+        if not first.done():
+            raise failure(Status.TIMEOUT, "the first piece of the body")
+        first.result()
+        return max(0.0, deadline - self._loop.time())
+
+    async def _first(self) -> None:
+        async for memory, _ in self._portions:
+            self._push(memory)
+            return
+        self._push_end()
+
+    async def until(self, result: asyncio.Future[Result], tasks: Set[asyncio.Task[None]]) -> Result:
+        """Hands over what follows, until there is the result of sending the message.
+
+        What the iterator raises is raised. After a good result that came early the feed goes on in the
+        background, because the peer waits for the rest.
+        """
+        task = self._loop.create_task(self._rest())
+        self._has_begun = True
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        task.add_done_callback(self._did_end)
+        try:
+            await asyncio.wait((task, result), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                return await result
+            outcome = result.result()
+        except BaseException:
+            task.cancel()
+            raise
+        if isinstance(outcome, int) and outcome < 0:
+            task.cancel()
+        else:
+            self._is_detached = True
+        return outcome
+
+    async def _rest(self) -> None:
+        try:
+            async for memory, _ in self._portions:
+                while True:
+                    status = self._push(memory)
+                    if status != AGAIN:
+                        break
+                    self._future = self._loop.create_future()
+                    await self._future
+                if status == CLOSED:
+                    return
+            self._push_end()
+        finally:
+            self._future = None
+            await self._portions.aclose()
+
+    def _did_send(self, status: int) -> None:
+        if not self.sent.done():
+            self.sent.set_result(status)
+
+    def _may_go_on(self) -> None:
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    def leave(self) -> None:
+        super().leave()
+        if not self._has_begun:
+            self.let_go()
+
+    def _did_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._is_detached:
+            log.error("a body could not be handed over to its end", exc_info=error)
+        self.let_go()
 
 
 class Stream:
@@ -210,14 +331,26 @@ class Request(BaseRequest, _Streamable):
 
     async def _answer(self, result: Any) -> int:
         response = result if isinstance(result, Response) else Response(result)
-        if not _is_async(response.body):
+        pieces = pieces_of(response.body)
+        if pieces is None:
             return answer(self._handle, result, self._get_pump())
-        message = begin_response(self._handle, response)
+        status: int
+        message, status = begin_response(self._handle, response)
+        if status < 0:
+            return status
+        feed: Optional[LoopFeed] = None
         try:
-            await add_body_async(message, cast(Any, response.body))
-            return finish_response(self._handle, message, response, None, self._get_pump())
+            feed = LoopFeed(self._get_pump(), message, pieces)
+            await feed.start()
+            status = _message_respond(self._handle, message)
+            if status < 0:
+                return status
+            self._answered = True
+            return await feed.until(feed.sent, self._owner._tasks)
         finally:
             _message_release(message)
+            if feed is not None:
+                feed.leave()
 
     def _finish(self, result: Any) -> None:
         if not self._answered:
@@ -232,25 +365,19 @@ class Request(BaseRequest, _Streamable):
         try:
             if inspect.isawaitable(result):
                 result = await result
-            if _is_async(result.body if type(result) is Response else result):
-                if not self._answered:
-                    self._done(await self._answer(result))
-                    self._answered = True
-            else:
+            if type(result) in WHOLE:
                 self._finish(result)
+            elif not self._answered:
+                status = await self._answer(result)
+                self._answered = True
+                self._done(status)
         except Exception as error:
             self._fail(error)
         except BaseException:
             # Cancelled, or the program ends: the peer is told, quietly.
-            self._fail(ResponseError(501, "the handler was stopped"))
+            if not self._answered:
+                self._fail(ResponseError(501, "the handler was stopped"))
             raise
-
-
-def _is_async(body: object) -> bool:
-    return hasattr(body, "__aiter__")
-
-
-_SIMPLE = frozenset((bytes, type(None), str, dict, list, bytearray))
 
 
 class _Handlers:
@@ -307,14 +434,10 @@ class _Handlers:
             request._fail(error)
             return
         kind = type(result)
-        if kind in _SIMPLE:
+        if kind in WHOLE or (kind is Response and type(result.body) in WHOLE):
             request._finish(result)
-        elif kind is CoroutineType or inspect.isawaitable(result):
-            self._start(request._finish_later(result))
-        elif _is_async(result.body if kind is Response else result):
-            self._start(request._finish_later(result))
         else:
-            request._finish(result)
+            self._start(request._finish_later(result))
 
     def _start(self, coroutine: Any) -> None:
         task: asyncio.Task[None] = asyncio.Task(coroutine, loop=self._loop, **_EAGER)
@@ -375,23 +498,33 @@ class Connection(_Handlers, BaseConnection):
         `stream`, its properties. stream: returns when the reply's properties are there; read
         `reply.stream()`. progress: called with the number of bytes of the body that have been sent.
 
+        An iterator's pieces are sent as they come, and it is asked for more only when the peer takes them.
+        What it raises is raised. If that happens after its first piece, or the request is cancelled or late
+        before its last, the connection closes, because BLIP cannot take back what was begun.
+
         An error reply raises `ResponseError`. If the task is cancelled, so is the request.
         """
         flags = (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
         message = new_request(profile, properties, content_type, flags)
         pump = self._pump
         kept = context = told = 0
+        feed: Optional[LoopFeed] = None
         try:
             if body is not None:
                 if type(body) is bytes and len(body) < BORROW_FROM:
                     check(_message_append_body(message, Slice(body, len(body))), "body")
                 else:
-                    kept = await self._add_body(message, body, content_type, compressed)
+                    pieces = pieces_of(body)
+                    if pieces is None:
+                        kept = self._add_body(message, body, content_type, compressed)
+                    else:
+                        feed = LoopFeed(pump, message, pieces, progress)
+                        timeout = await feed.start(timeout)
             if timeout is not None:
                 check(_message_set_timeout(message, milliseconds(timeout)), "timeout")
             if stream:
                 check(_message_set_streamed(message, True))
-            if progress is not None:
+            if progress is not None and feed is None:
                 told = self._tell(message, progress)
             future = self._loop.create_future()
             context = new_context()
@@ -402,24 +535,23 @@ class Connection(_Handlers, BaseConnection):
                 pump.forget(kept)
                 raise failure(status, f"request {profile!r}", self._handle)
             try:
-                reply: Any = await future
+                reply: Any = await (future if feed is None else feed.until(future, self._tasks))
             except BaseException:
                 _message_cancel(message)
                 raise
         finally:
             _message_release(message)
-            if told:
+            if feed is not None:
+                feed.leave()
+            elif told:
                 pump.forget(told)
         if type(reply) is int:
             raise failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
         kind = c_int32()
         _message_type(reply._handle, byref(kind))
-        if stream:
-            reply._streaming = True
         if kind.value == _ffi.MESSAGE_ERROR:
-            words = (await reply.read()).decode("utf-8", "replace") if stream else None
-            error = response_error(reply._handle, reply)
-            raise ResponseError(error.code, words or error.text, error.domain, reply=reply)
+            raise response_error(reply._handle, reply)
+        reply._streaming = stream
         return reply  # type: ignore[no-any-return]
 
     async def send(
@@ -437,40 +569,45 @@ class Connection(_Handlers, BaseConnection):
         """Sends a request that wants no reply.
 
         Returns when it is queued; with `wait`, or when 4 MiB are queued before it, when its last byte has
-        been handed to the operating system. progress: see `request`; implies `wait`.
+        been handed to the operating system. progress: see `request`; it and iterators imply `wait`.
         """
         flags = NO_REPLY | (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
         message = new_request(profile, properties, content_type, flags)
         pump = self._pump
         kept = told = 0
+        feed: Optional[LoopFeed] = None
         future: Optional[asyncio.Future[int]] = None
         try:
-            if body is not None:
-                kept = await self._add_body(message, body, content_type, compressed)
-            if progress is not None:
+            pieces = pieces_of(body)
+            if pieces is not None:
+                feed = LoopFeed(pump, message, pieces, progress)
+                await feed.start()
+            elif body is not None:
+                kept = self._add_body(message, body, content_type, compressed)
+            if progress is not None and feed is None:
                 told = self._tell(message, progress)
-            if wait or progress is not None or self.backlog > BACKLOG:
+            if feed is None and (wait or progress is not None or self.backlog > BACKLOG):
                 future = self._loop.create_future()
                 kept = self._expect_status(future, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
             status = _connection_send(self._handle, message, None, None, None)
             if status < 0:
                 pump.forget(kept)
-                raise failure(status, f"message {profile!r}", self._handle)
-            if future is not None:
+            elif feed is not None:
+                status = await feed.until(feed.sent, self._tasks)
+            elif future is not None:
                 status = await future
-                if status < 0:
-                    raise failure(status, f"message {profile!r}", self._handle)
+            if status < 0:
+                raise failure(status, f"message {profile!r}", self._handle)
         finally:
             _message_release(message)
-            if told:
+            if feed is not None:
+                feed.leave()
+            elif told:
                 pump.forget(told)
 
-    async def _add_body(self, message: int, body: Any, content_type: Optional[str], compressed: Optional[bool]) -> int:
+    def _add_body(self, message: int, body: Any, content_type: Optional[str], compressed: Optional[bool]) -> int:
         """The context under which the body is kept alive, or 0."""
-        if _is_async(body):
-            await add_body_async(message, body)
-            return 0
         keep = add_body(message, body)
         finish_options(message, body, content_type, compressed)
         return self._pump.keep(message, keep) if keep is not None else 0

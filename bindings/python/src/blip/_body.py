@@ -6,16 +6,23 @@ import io
 import json
 import os
 import stat
-import tempfile
 from collections.abc import AsyncIterable as AsyncIterableClass
 from collections.abc import Iterable as IterableClass
 from ctypes import addressof, c_char
-from typing import IO, Any, AsyncIterable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, AsyncIterable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple, Union
 
 from ._ffi import Slice, bind, bind_waiting
 from .errors import check
 
 Buffer = Union[bytes, bytearray, memoryview]
+
+
+class Readable(Protocol):
+    """A binary file, or what reads like one."""
+
+    def read(self, size: int, /) -> Optional[bytes]: ...
+
+
 Body = Union[
     None,
     Buffer,
@@ -23,18 +30,18 @@ Body = Union[
     Dict[str, Any],
     List[Any],
     "os.PathLike[str]",
-    IO[bytes],
+    Readable,
     Iterable[Buffer],
     AsyncIterable[Buffer],
 ]
 
 # From here on a body is sent from where it lies, and its object kept alive until it is sent.
 BORROW_FROM = 64 * 1024
-# What an iterator yields stays in memory up to here, and goes through an unnamed file beyond.
-SPOOL_FROM = 1024 * 1024
+# At most so much of what an iterator yields is handed over at a time, and read at a time of a file.
 CHUNK = 256 * 1024
 TO_THE_END = 2**64 - 1
-EMPTY_JSON_COMPRESSED = 100
+# Kinds of bodies, looked at first, that are there as a whole.
+WHOLE = frozenset((bytes, type(None), str, dict, list, bytearray, memoryview))
 
 _set_text = bind("blip_message_set_text")
 _set_json = bind("blip_message_set_json")
@@ -64,8 +71,26 @@ def slice_of(data: Any) -> Tuple[Slice, object]:
     return Slice(addressof(array), view.nbytes), array
 
 
+def pieces_of(body: Any) -> Union[None, Iterable[Buffer], AsyncIterable[Buffer]]:
+    """What to iterate over if the body comes piece by piece; None if `add_body` takes it as a whole."""
+    if type(body) in WHOLE or isinstance(body, (bytes, bytearray, memoryview, str, dict, list)):
+        return None
+    if isinstance(body, os.PathLike):
+        mode = os.stat(body).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(f"a directory cannot be a body: {os.fsdecode(body)}")
+        return None if stat.S_ISREG(mode) else _read_path(body)
+    if isinstance(body, io.TextIOBase):
+        raise TypeError("a file that is a body must be opened in binary mode")
+    if hasattr(body, "read"):
+        return None if _descriptor(body) is not None else _read(body)
+    if isinstance(body, (IterableClass, AsyncIterableClass)) and not _is_buffer(body):
+        return body
+    return None
+
+
 def add_body(message: int, body: Any) -> Optional[object]:
-    """Appends the body. The result, unless None, must be kept alive until the message is sent."""
+    """Appends a body that is there as a whole. The result, unless None, must be kept alive until it is sent."""
     if isinstance(body, str):
         data = body.encode()
         check(_set_text(message, Slice(data, len(data))), "body")
@@ -75,26 +100,15 @@ def add_body(message: int, body: Any) -> Optional[object]:
     elif isinstance(body, (bytes, bytearray, memoryview)):
         return add_bytes(message, body)
     elif isinstance(body, os.PathLike):
-        _add_path(message, os.fspath(body))
+        _give_descriptor(message, os.open(body, os.O_RDONLY | os.O_CLOEXEC), 0)
     elif hasattr(body, "read"):
-        _add_file(message, body)
-    elif isinstance(body, IterableClass) and not _is_buffer(body):
-        spool = Spool(message)
-        for chunk in body:
-            spool.add(chunk)
-        spool.finish()
-    elif isinstance(body, AsyncIterableClass):
-        raise TypeError("an asynchronous iterator can only be a body in the asyncio interface")
+        descriptor = _descriptor(body)
+        if descriptor is None:
+            raise TypeError("a file that is no longer a regular one cannot be a body")
+        _give_descriptor(message, os.dup(descriptor), body.tell())
     else:
         return add_bytes(message, body)
     return None
-
-
-async def add_body_async(message: int, body: AsyncIterable[Buffer]) -> None:
-    spool = Spool(message)
-    async for chunk in body:
-        spool.add(chunk)
-    spool.finish()
 
 
 def _is_buffer(value: object) -> bool:
@@ -106,13 +120,7 @@ def _is_buffer(value: object) -> bool:
 
 
 def add_bytes(message: int, data: Any) -> Optional[object]:
-    try:
-        memory, keep = slice_of(data)
-    except TypeError:
-        raise TypeError(
-            "a body is bytes or another buffer, str, a dict or list (as JSON), a path, a binary file "
-            f"or an iterator of bytes, not {type(data).__name__}"
-        ) from None
+    memory, keep = _slice_of_body(data)
     if memory.size < BORROW_FROM:
         check(_append_body(message, memory), "body")
         return None
@@ -120,46 +128,28 @@ def add_bytes(message: int, data: Any) -> Optional[object]:
     return keep
 
 
-def _add_path(message: int, path: Any) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _slice_of_body(data: Any) -> Tuple[Slice, object]:
     try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(f"a directory cannot be a body: {os.fsdecode(path)}")
-        if not stat.S_ISREG(mode):
-            with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                _copy_file(message, file)
-            os.close(descriptor)
-            return
-    except BaseException:
-        os.close(descriptor)
-        raise
-    _give_descriptor(message, descriptor, 0)
+        return slice_of(data)
+    except TypeError:
+        raise TypeError(
+            "a body is bytes or another buffer, str, a dict or list (as JSON), a path, a binary file "
+            f"or an iterator of bytes, not {type(data).__name__}"
+        ) from None
 
 
-def _add_file(message: int, file: Any) -> None:
-    if isinstance(file, io.TextIOBase):
-        raise TypeError("a file that is a body must be opened in binary mode")
-    try:
-        descriptor = file.fileno()
-        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        position = file.tell() if regular else 0
-    except (AttributeError, OSError):
-        regular = False
-    if regular:
-        _give_descriptor(message, os.dup(descriptor), position)
-    else:
-        _copy_file(message, file)
-
-
-def _copy_file(message: int, file: Any) -> None:
-    spool = Spool(message)
-    while True:
-        chunk = file.read(CHUNK)
-        if not chunk:
-            break
-        spool.add(chunk)
-    spool.finish()
+def _descriptor(file: Any) -> Optional[int]:
+    """The descriptor from which the body can be sent: only of a plain file, not of one that decodes what it reads."""
+    if type(file).__module__ == "tempfile":
+        file = getattr(file, "file", file)
+    raw = getattr(file, "raw", file)
+    if not isinstance(raw, io.FileIO) or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+        return None
+    if not file.readable():
+        raise io.UnsupportedOperation("a file that is a body must be opened for reading")
+    if file.writable():
+        file.flush()
+    return raw.fileno()
 
 
 def _give_descriptor(message: int, descriptor: int, position: int) -> None:
@@ -169,32 +159,37 @@ def _give_descriptor(message: int, descriptor: int, position: int) -> None:
         check(status, "body from a file")
 
 
-class Spool:
-    """A body that comes in pieces: into the message while it is small, through an unnamed file beyond."""
+def _read_path(path: Any) -> Iterator[bytes]:
+    with open(path, "rb", buffering=0) as file:
+        yield from _read(file)
 
-    __slots__ = ("_message", "_size", "_file")
 
-    def __init__(self, message: int) -> None:
-        self._message = message
-        self._size = 0
-        self._file: Optional[IO[bytes]] = None
+def _read(file: Any) -> Iterator[bytes]:
+    """What there is to read, as soon as it is there."""
+    read = getattr(file, "read1", file.read)
+    while True:
+        chunk = read(CHUNK)
+        if chunk is None:
+            raise BlockingIOError("a file that is a body must not be in non-blocking mode")
+        if not chunk:
+            return
+        yield chunk
 
-    def add(self, chunk: Any) -> None:
-        if isinstance(chunk, str):
-            raise TypeError("an iterator that is a body must yield bytes, not str")
-        memory, keep = slice_of(chunk)
-        if self._file is None and self._size + memory.size > SPOOL_FROM:
-            self._file = tempfile.TemporaryFile(buffering=0)
-        if self._file is None:
-            check(_append_body(self._message, memory), "body")
-        else:
-            view = memoryview(chunk).cast("B")
-            while view.nbytes:
-                view = view[self._file.write(view) :]
-        self._size += memory.size
-        del keep
 
-    def finish(self) -> None:
-        if self._file is not None:
-            _give_descriptor(self._message, os.dup(self._file.fileno()), 0)
-            self._file.close()
+def portions(piece: Any) -> Iterator[Tuple[Slice, object]]:
+    """A piece of an iterator's in portions that are fit to be handed over, each with what keeps it alive."""
+    if isinstance(piece, str):
+        raise TypeError("an iterator that is a body must yield bytes, not str")
+    if type(piece) is bytes and len(piece) <= CHUNK:
+        if piece:
+            yield Slice(piece, len(piece)), piece
+        return
+    try:
+        view = memoryview(piece)
+    except TypeError:
+        raise TypeError(f"an iterator that is a body must yield bytes, not {type(piece).__name__}") from None
+    if not view.c_contiguous:
+        view = memoryview(view.tobytes())
+    view = view.cast("B") if view.nbytes else view
+    for start in range(0, view.nbytes, CHUNK):
+        yield slice_of(view[start : start + CHUNK])

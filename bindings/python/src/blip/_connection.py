@@ -87,6 +87,7 @@ _listener_connection_count = bind("blip_listener_connection_count")
 _listener_set_handler = bind("blip_listener_set_handler")
 _listener_set_default_handler = bind("blip_listener_set_default_handler")
 _listener_set_accept_callback = bind("blip_listener_set_accept_callback")
+_listener_set_open_callback = bind("blip_listener_set_open_callback")
 _listener_set_close_callback = bind("blip_listener_set_close_callback")
 _listener_set_stopped_callback = bind("blip_listener_set_stopped_callback")
 
@@ -213,12 +214,20 @@ class BaseConnection:
 
     _handle: int = 0
     _pump: Pump
+    # The event of an accepted connection's opening: the library keeps the HTTP head as long as it is held.
+    _opening: int = 0
 
-    def __del__(self, release: Callable[[int], None] = _connection_release) -> None:
+    def __del__(
+        self,
+        release: Callable[[int], None] = _connection_release,
+        release_event: Callable[[int], None] = _event_release,
+    ) -> None:
         handle = self._handle
         if handle:
             self._handle = 0
             self._drop_contexts()
+            if self._opening:
+                release_event(self._opening)
             release(handle)
 
     def _setup(self, handle: int, pump: Pump) -> None:
@@ -421,8 +430,9 @@ class BaseRequest(Received):
 
     def _fail(self, error: BaseException) -> None:
         """Answers for a handler that raised."""
-        if not isinstance(error, ResponseError):
+        if not isinstance(error, ResponseError) or self._answered:
             log.error("the handler of %r failed", self._profile_or_none(), exc_info=error)
+        if not isinstance(error, ResponseError):
             error = ResponseError(501, "the handler failed")
         if not self._answered:
             self._answered = True
@@ -467,6 +477,7 @@ class BaseListener:
     def _callbacks(self, expect: Callable[[Any], int], accepted: Any, closed: Any, stopped: Any) -> None:
         for setter, function in (
             (_listener_set_accept_callback, accepted),
+            (_listener_set_open_callback, HandlerCall(self, BaseListener._on_open, None)),
             (_listener_set_close_callback, closed),
             (_listener_set_stopped_callback, stopped),
         ):
@@ -541,6 +552,13 @@ class BaseListener:
             connection._inherit(self._late)
             if not self._unannounced:
                 self._late.clear()
+
+    def _on_open(self, event: int, argument: object) -> None:
+        connection = self._connections.get(self._number_of(event))
+        if connection is None:
+            _event_release(event)
+        else:
+            connection._opening = event
 
     def _number_of(self, event: int) -> int:
         out = c_void_p()

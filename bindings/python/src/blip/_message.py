@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_bool, c_char, c_uint32, c_uint64, c_void_p, string_at
-from typing import Any, Callable, Dict, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
 
 from . import _ffi
 from ._body import BORROW_FROM, Body, add_body, encode_json
@@ -266,10 +266,12 @@ def response_error(handle: int, reply: object) -> ResponseError:
     return ResponseError(code, words, domain, reply=reply)
 
 
-def begin_response(request: int, response: Response) -> int:
-    """A response with everything but its body. The caller releases it."""
+def begin_response(request: int, response: Response) -> Tuple[int, int]:
+    """A response with everything but its body, which the caller releases, and a status: if negative, there is none."""
     out = c_void_p()
-    check(_response_new(request, byref(out)), "response")
+    status = _response_new(request, byref(out))
+    if status < 0:
+        return 0, status
     message: int = out.value  # type: ignore[assignment]
     try:
         if response.properties:
@@ -286,21 +288,11 @@ def begin_response(request: int, response: Response) -> int:
     except BaseException:
         _release(message)
         raise
-    return message
-
-
-def finish_response(request: int, message: int, response: Response, keep: Optional[object], keeper: Keeper) -> int:
-    """Sends what `begin_response` made; releases it. Returns the status."""
-    context = keeper.keep(message, keep) if keep is not None else 0
-    finish_options(message, response.body, response.content_type, response.compressed)
-    status: int = _respond(request, message)
-    if status < 0 and context:
-        keeper.forget(context)
-    return status
+    return message, 0
 
 
 def answer(request: int, result: Any, keeper: Keeper) -> int:
-    """Responds with what a handler returned. The result is the status of responding."""
+    """Responds with what a handler returned, unless it comes in pieces. The result is the status of responding."""
     kind = type(result)
     if kind is bytes:
         if len(result) < BORROW_FROM:
@@ -314,10 +306,18 @@ def answer(request: int, result: Any, keeper: Keeper) -> int:
         data = encode_json(result)
         return _respond_json(request, Slice(data, len(data)))  # type: ignore[no-any-return]
     response = result if isinstance(result, Response) else Response(result)
-    message = begin_response(request, response)
+    status: int
+    message, status = begin_response(request, response)
+    if status < 0:
+        return status
     try:
         keep = add_body(message, response.body) if response.body is not None else None
-        return finish_response(request, message, response, keep, keeper)
+        finish_options(message, response.body, response.content_type, response.compressed)
+        context = keeper.keep(message, keep) if keep is not None else 0
+        status = _respond(request, message)
+        if status < 0 and context:
+            keeper.forget(context)
+        return status
     finally:
         _release(message)
 

@@ -118,7 +118,14 @@ class Pump:
         return status
 
     def discard(self, event: int, message: Received) -> None:
-        """Reads what is left of a streamed body, so that its sender gets to its end. Releases the event."""
+        """Nobody will read the rest of a streamed body, but its sender must get to its end. Releases the event.
+
+        The library throws away what nobody can read any more; but once a message's arrivals are told by events,
+        it takes those for readers, and the rest has to be read.
+        """
+        if not message._data_context:
+            _event_release(event)
+            return
         handle = message._handle
         buffer = create_string_buffer(DISCARD_SIZE)
         size = c_size_t()
@@ -137,14 +144,9 @@ class Pump:
 
         status = self.expect_data(message, more)
         context = message._data_context
-        if status >= 0 and read():
-            self.wants_events()
-        else:
+        if status < 0 or not read():
             self.forget(context)
             _event_release(event)
-
-    def wants_events(self) -> None:
-        """Events will come that nobody waits for."""
 
     def dispatch(self, events: List[int]) -> None:
         context = c_void_p()
@@ -241,13 +243,10 @@ class ThreadPump(Pump):
         self._leader = 0
         self._nested = 0
         self._thread: Optional[threading.Thread] = None
-        self._thread_ident = 0
+        self.thread_ident = 0
         self._start_lock = allocate_lock()
         self._backlog: Deque[Tuple[Callable[[int], None], int]] = deque()
         self.ending = False
-
-    def wants_events(self) -> None:
-        self.start()
 
     def start(self) -> None:
         with self._start_lock:
@@ -256,7 +255,7 @@ class ThreadPump(Pump):
                 self._thread.start()
 
     def run(self, call: Callable[[int], None], event: int) -> None:
-        if isinstance(call, HandlerCall) and (self._backlog or self._nested or get_ident() != self._thread_ident):
+        if isinstance(call, HandlerCall) and (self._backlog or self._nested or get_ident() != self.thread_ident):
             self._backlog.append((call, event))
         else:
             super().run(call, event)
@@ -280,25 +279,27 @@ class ThreadPump(Pump):
             finally:
                 self._nested -= 1
             return waiter.result
-        while waiter.result is None:
-            if self._lead.acquire(False):
-                self._leader = me
-                try:
-                    while waiter.result is None:
-                        self._take_events(PIECE)
-                finally:
-                    self._leader = 0
-                    self._lead.release()
-                    if self._followers:
-                        self._promote()
-            elif waiter.lock is None:
-                # Look again with the lock in place, so that no wake gets lost between looking and sleeping.
-                waiter.lock = allocate_lock()
-                waiter.lock.acquire()
-                self._followers[waiter] = None
-            else:
-                waiter.lock.acquire(timeout=1)
-        self._followers.pop(waiter, None)
+        try:
+            while waiter.result is None:
+                if self._lead.acquire(False):
+                    self._leader = me
+                    try:
+                        while waiter.result is None:
+                            self._take_events(PIECE)
+                    finally:
+                        self._leader = 0
+                        self._lead.release()
+                        if self._followers:
+                            self._promote()
+                elif waiter.lock is None:
+                    # Look again with the lock in place, so that no wake gets lost between looking and sleeping.
+                    waiter.lock = allocate_lock()
+                    waiter.lock.acquire()
+                    self._followers[waiter] = None
+                else:
+                    waiter.lock.acquire(timeout=1)
+        finally:
+            self._followers.pop(waiter, None)
         return waiter.result
 
     def poll(self) -> None:
@@ -318,12 +319,12 @@ class ThreadPump(Pump):
                 return
 
     def _serve(self) -> None:
-        self._thread_ident = get_ident()
+        self.thread_ident = get_ident()
         while not self.ending:
             if not self._lead.acquire(timeout=0.05):
                 self._run_backlog()
                 continue
-            self._leader = self._thread_ident
+            self._leader = self.thread_ident
             try:
                 while not self.ending:
                     self._run_backlog()

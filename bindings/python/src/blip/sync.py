@@ -9,14 +9,17 @@ on `workers` threads of their own; streaming handlers on a thread each.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
+from _thread import get_ident
 from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
 from queue import SimpleQueue
 from types import TracebackType
 from typing import (
     Any,
     Callable,
+    Generator,
     Iterator,
     List,
     Mapping,
@@ -31,7 +34,7 @@ from typing import (
 )
 
 from . import _ffi
-from ._body import BORROW_FROM, Body, add_body
+from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -44,6 +47,7 @@ from ._connection import (
     new_connection,
     new_listener,
 )
+from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind, bind_waiting
 from ._message import (
     COMPRESSED,
@@ -53,6 +57,7 @@ from ._message import (
     Received,
     Response,
     answer,
+    begin_response,
     finish_options,
     new_request,
     response_error,
@@ -79,7 +84,6 @@ _connection_send = bind("blip_connection_send")
 _connection_ping = bind("blip_connection_ping")
 _event_status = bind("blip_event_status")
 _event_message = bind("blip_event_message")
-_event_request = bind("blip_event_request")
 _event_release = bind("blip_event_release")
 _message_release = bind("blip_message_release")
 _message_type = bind("blip_message_type")
@@ -90,6 +94,7 @@ _message_set_streamed = bind("blip_message_set_streamed")
 _message_set_progress_callback = bind("blip_message_set_progress_callback")
 _message_set_sent_callback = bind("blip_message_set_sent_callback")
 _message_read_wait = bind_waiting("blip_message_read_wait")
+_message_respond = bind("blip_message_respond")
 _listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
 
 Handler = Callable[["Request"], Union[Body, Response]]
@@ -114,6 +119,86 @@ def _in_pieces(call: Callable[[int], int], timeout: Optional[float]) -> int:
         status = call(piece)
         if status != Status.TIMEOUT or (deadline is not None and time.monotonic() >= deadline):
             return status
+
+
+def _portions(pieces: Any) -> Generator[Tuple[Slice, object], None, None]:
+    try:
+        for piece in pieces:
+            yield from portions(piece)
+    finally:
+        if inspect.isgenerator(pieces):
+            pieces.close()
+
+
+class _FeedWaiter(Waiter):
+    """Waits for the end of a request whose body is still being handed over."""
+
+    __slots__ = ("_feed",)
+
+    def __init__(self, feed: ThreadFeed) -> None:
+        super().__init__()
+        self._feed = feed
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        self._feed._may_go_on()
+
+
+class ThreadFeed(Feed):
+    """A feed whose iterator runs on the thread that sends the message."""
+
+    _pump: ThreadPump
+
+    def __init__(
+        self, pump: ThreadPump, message: int, pieces: Any, progress: Optional[Callable[[int], None]] = None
+    ) -> None:
+        super().__init__(pump, message, progress)
+        if not hasattr(pieces, "__iter__"):
+            self.leave()
+            super().let_go()
+            raise TypeError("an asynchronous iterator can only be a body in the asyncio interface")
+        self._portions = _portions(pieces)
+        self._moved = Waiter()
+        self.sent = Waiter()
+        self.result = _FeedWaiter(self)
+
+    def start(self, timeout: Optional[float] = None) -> Optional[float]:
+        """Puts the first piece into the message; how much of the time is left."""
+        start = time.monotonic()
+        for memory, _ in self._portions:
+            self._push(memory)
+            break
+        else:
+            self._push_end()
+        return None if timeout is None else max(0.0, timeout - (time.monotonic() - start))
+
+    def run(self) -> None:
+        """Hands over what follows, unless the message or its request fails meanwhile."""
+        for memory, _ in self._portions:
+            while True:
+                # Before anything is looked at, so that nothing gets lost between looking and waiting.
+                moved = self._moved = Waiter()
+                if type(self.result.result) is int:
+                    return
+                status = self._push(memory)
+                if status != AGAIN:
+                    break
+                self._pump.wait(moved)
+            if status == CLOSED:
+                return
+        self._push_end()
+
+    def let_go(self) -> None:
+        self._portions.close()
+        super().let_go()
+
+    def _did_send(self, status: int) -> None:
+        self.sent.set_result((status,))
+
+    def _may_go_on(self) -> None:
+        moved = self._moved
+        if not moved.done():
+            moved.set_result(True)
 
 
 class _Streamable(Received):
@@ -154,10 +239,6 @@ class Reply(_Streamable):
 
     __slots__ = ()
 
-    def _abandon(self, event: int) -> None:
-        _message_cancel(_event_request(event))
-        _event_release(event)
-
 
 class Request(BaseRequest, _Streamable):
     """A request of the peer's, as a handler gets it."""
@@ -176,13 +257,50 @@ class Request(BaseRequest, _Streamable):
     def respond(self, result: Union[Body, Response] = None) -> None:
         """Answers now, from any thread. What the handler returns later is ignored."""
         self._answered = True
-        check(answer(self._handle, result, self._owner._pump), "respond")
+        check(self._answer(result), "respond")
+
+    def _answer(self, result: Any) -> int:
+        response = result if isinstance(result, Response) else Response(result)
+        pieces = pieces_of(response.body)
+        if pieces is None:
+            return answer(self._handle, result, self._owner._pump)
+        status: int
+        message, status = begin_response(self._handle, response)
+        if status < 0:
+            return status
+        feed: Optional[ThreadFeed] = None
+        try:
+            feed = ThreadFeed(self._owner._pump, message, pieces)
+            feed.start()
+            status = _message_respond(self._handle, message)
+            if status >= 0:
+                self._answered = True
+                feed.run()
+                (status,) = self._owner._pump.wait(feed.sent)
+            return status
+        finally:
+            _message_release(message)
+            if feed is not None:
+                feed.let_go()
+                feed.leave()
 
     def _run(self, function: AnyHandler) -> None:
         try:
             result = function(self)
+            body = result.body if isinstance(result, Response) else result
+            is_whole = type(body) in WHOLE or pieces_of(body) is None
+        except BaseException as error:
+            self._fail(error)
+            return
+        if is_whole or self._answered:
+            self._finish(result)
+        else:
+            self._owner._run_apart(lambda: self._finish(result))
+
+    def _finish(self, result: Any) -> None:
+        try:
             if not self._answered:
-                status = answer(self._handle, result, self._owner._pump)
+                status = self._answer(result)
                 self._answered = True
                 self._done(status)
         except BaseException as error:
@@ -265,9 +383,20 @@ class _Handlers:
         if self._workers is not None:
             self._workers.run(lambda: request._run(function))
         elif stream:
-            threading.Thread(target=request._run, args=(function,), name="blip-stream", daemon=True).start()
+            self._start_thread(lambda: request._run(function))
         else:
             request._run(function)
+
+    def _run_apart(self, job: Callable[[], None]) -> None:
+        """Runs what may wait for the peer: not on the thread that all handlers share."""
+        if get_ident() == self._pump.thread_ident:
+            self._start_thread(job)
+        else:
+            job()
+
+    @staticmethod
+    def _start_thread(job: Callable[[], None]) -> None:
+        threading.Thread(target=job, name="blip-stream", daemon=True).start()
 
 
 class Connection(_Handlers, BaseConnection):
@@ -314,25 +443,35 @@ class Connection(_Handlers, BaseConnection):
         stream: returns when the reply's properties are there; read `reply.stream()`. progress: called, on
         this thread or the package's, with the number of bytes of the body that have been sent.
 
+        An iterator's pieces are sent as they come, and it is asked for more, on this thread, only when the
+        peer takes them. What it raises is raised. If that happens after its first piece, or the request is
+        late before its last, the connection closes, because BLIP cannot take back what was begun.
+
         An error reply raises `ResponseError`.
         """
         flags = (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
         message = new_request(profile, properties, content_type, flags)
         pump = self._pump
         kept = told = 0
+        feed: Optional[ThreadFeed] = None
         try:
             if body is not None:
                 if type(body) is bytes and len(body) < BORROW_FROM:
                     check(_message_append_body(message, Slice(body, len(body))), "body")
                 else:
-                    kept = self._add_body(message, body, content_type, compressed)
+                    pieces = pieces_of(body)
+                    if pieces is None:
+                        kept = self._add_body(message, body, content_type, compressed)
+                    else:
+                        feed = ThreadFeed(pump, message, pieces, progress)
+                        timeout = feed.start(timeout)
             if timeout is not None:
                 check(_message_set_timeout(message, milliseconds(timeout)), "timeout")
             if stream:
                 check(_message_set_streamed(message, True))
-            if progress is not None:
+            if progress is not None and feed is None:
                 told = self._tell(message, progress)
-            waiter = Waiter()
+            waiter = Waiter() if feed is None else feed.result
             context = new_context()
             pump.waiters[context] = waiter
             status = _connection_send(self._handle, message, None, context, None)
@@ -341,23 +480,26 @@ class Connection(_Handlers, BaseConnection):
                 pump.forget(kept)
                 raise _failure(status, f"request {profile!r}", self._handle)
             try:
+                if feed is not None:
+                    feed.run()
                 reply = pump.wait(waiter)
             except BaseException:
                 _message_cancel(message)
                 raise
         finally:
             _message_release(message)
-            if told:
+            if feed is not None:
+                feed.let_go()
+                feed.leave()
+            elif told:
                 pump.forget(told)
         if type(reply) is int:
             raise _failure(reply or Status.NO_REPLY, f"request {profile!r}", self._handle)
-        reply._streaming = stream
         kind = c_int32()
         _message_type(reply._handle, byref(kind))
         if kind.value == _ffi.MESSAGE_ERROR:
-            words = reply.read().decode("utf-8", "replace") if stream else None
-            error = response_error(reply._handle, reply)
-            raise ResponseError(error.code, words or error.text, error.domain, reply=reply)
+            raise response_error(reply._handle, reply)
+        reply._streaming = stream
         return reply  # type: ignore[no-any-return]
 
     def send(
@@ -375,33 +517,44 @@ class Connection(_Handlers, BaseConnection):
         """Sends a request that wants no reply.
 
         Returns when it is queued; with `wait`, or when 4 MiB are queued before it, when its last byte has
-        been handed to the operating system. progress: see `request`; implies `wait`.
+        been handed to the operating system. progress: see `request`; it and iterators imply `wait`.
         """
         flags = NO_REPLY | (COMPRESSED if compressed else 0) | (URGENT if urgent else 0)
         message = new_request(profile, properties, content_type, flags)
         pump = self._pump
         kept = told = 0
+        feed: Optional[ThreadFeed] = None
+        waiter: Optional[Waiter] = None
         try:
-            if body is not None:
+            pieces = pieces_of(body)
+            if pieces is not None:
+                feed = ThreadFeed(pump, message, pieces, progress)
+                feed.start()
+                waiter = feed.sent
+            elif body is not None:
                 kept = self._add_body(message, body, content_type, compressed)
-            if progress is not None:
+            if progress is not None and feed is None:
                 told = self._tell(message, progress)
-            waiter: Optional[Waiter] = None
-            if wait or progress is not None or self.backlog > BACKLOG:
+            if feed is None and (wait or progress is not None or self.backlog > BACKLOG):
                 waiter = Waiter()
                 kept = self._expect_status(waiter, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
             status = _connection_send(self._handle, message, None, None, None)
             if status < 0:
                 pump.forget(kept)
+            else:
+                if feed is not None:
+                    feed.run()
+                if waiter is not None:
+                    (status,) = pump.wait(waiter)
+            if status < 0:
                 raise _failure(status, f"message {profile!r}", self._handle)
-            if waiter is not None:
-                (status,) = pump.wait(waiter)
-                if status < 0:
-                    raise _failure(status, f"message {profile!r}", self._handle)
         finally:
             _message_release(message)
-            if told:
+            if feed is not None:
+                feed.let_go()
+                feed.leave()
+            elif told:
                 pump.forget(told)
 
     def _add_body(self, message: int, body: Any, content_type: Optional[str], compressed: Optional[bool]) -> int:
