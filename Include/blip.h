@@ -736,7 +736,7 @@ blip_queue *blip_queue_retain(blip_queue *queue);
 /**
  * Gives a reference back; with the last one of the program, all events are dropped, now and later.
  *
- * Contexts are released, requests of the peer that waited are not answered.
+ * Contexts are released, and requests of the peer that waited are answered with ERR BLIP/501.
  *
  * @param queue The queue.
  *
@@ -1045,10 +1045,12 @@ typedef void (*blip_response_fn)(
  * Takes bytes of a streamed body, and says how many it has consumed.
  *
  * What it does not consume comes again, in front of what arrives next; only what was consumed is
- * acknowledged to the peer, which stops at about 128,000 unacknowledged bytes. So never wait for
- * more than some 50,000 bytes before consuming. With BLIP_DATA_END or a negative status the
- * callback is not called again; what it leaves then can still be read with blip_message_read. A
- * streamed message that has neither a data callback nor a handle left is thrown away as it comes.
+ * acknowledged to the peer, which stops at about 128,000 unacknowledged bytes. If it consumes
+ * nothing of 64 KiB or more, it is taken to wait for more than that: what it leaves is held in
+ * memory, up to the message limit, and acknowledged, so that more can come. With BLIP_DATA_END or
+ * a negative status the callback is not called again; what it leaves then can still be read with
+ * blip_message_read. A streamed message that has neither a data callback nor a handle left is
+ * thrown away as it comes.
  *
  * @param message The message.
  * @param data The bytes; may be empty at the end.
@@ -1345,8 +1347,8 @@ blip_status blip_connection_options_set_close_timeout(
  * Sets how often the peer is pinged, and how many pings it may miss.
  *
  * Every interval a ping is sent. If nothing at all was received since missed pings, the connection
- * ends with BLIP_ERROR_PEER_SILENT. What the library does not read because a queue is full does not
- * count as received. Default 300,000 and 2.
+ * ends with BLIP_ERROR_PEER_SILENT. While the library does not read because a queue is full, no
+ * ping counts as missed. Default 300,000 and 2.
  *
  * Source: RFC 6455 §5.5.2.
  *
@@ -2764,7 +2766,8 @@ blip_status blip_message_body_size(blip_message *message, uint64_t *size);
 /**
  * Sets whether the response to a request is delivered when its properties are there.
  *
- * The body then follows by blip_message_set_data_callback or blip_message_read.
+ * The body then follows by blip_message_set_data_callback or blip_message_read. An error response
+ * is always given whole: its text is its body, and it cannot be read piece by piece.
  *
  * @param request A request of this side.
  * @param streamed Whether to; default false.
@@ -3265,8 +3268,8 @@ blip_status blip_listener_options_set_close_timeout(
  * Sets how often the peer is pinged, and how many pings it may miss.
  *
  * Every interval a ping is sent. If nothing at all was received since missed pings, the connection
- * ends with BLIP_ERROR_PEER_SILENT. What the library does not read because a queue is full does not
- * count as received. Default 300,000 and 2.
+ * ends with BLIP_ERROR_PEER_SILENT. While the library does not read because a queue is full, no
+ * ping counts as missed. Default 300,000 and 2.
  *
  * Source: RFC 6455 §5.5.2.
  *
