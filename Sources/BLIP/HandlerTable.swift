@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Handlers by profile.
 final class HandlerTable: @unchecked Sendable {
     /// Where a profile's handler is; nothing in it is reference counted, so that a look-up costs no more than it must.
@@ -15,8 +17,8 @@ final class HandlerTable: @unchecked Sendable {
 
     private var buckets: ContiguousArray<Bucket> = []
     private var entries: ContiguousArray<Entry> = []
-    /// The bucket that served last: most traffic is of few profiles.
-    private var recent = 0
+    /// The bucket that served last: most traffic is of few profiles. Several loops may look things up at once.
+    private let recent = Atomic<Int>(0)
     var fallback: RequestHandler?
 
     init() {}
@@ -52,7 +54,7 @@ final class HandlerTable: @unchecked Sendable {
     private func rebuild() {
         var size = 8
         while size < entries.count * 2 { size *= 2 }
-        recent = 0
+        recent.store(0, ordering: .relaxed)
         buckets = ContiguousArray(repeating: Bucket(), count: size)
         for (entry, value) in entries.enumerated() {
             guard let profile = value.profile.slice.bytes else { continue }
@@ -65,12 +67,13 @@ final class HandlerTable: @unchecked Sendable {
 
     private func index(of profile: UnsafeRawBufferPointer) -> Int? {
         guard !buckets.isEmpty else { return nil }
-        if buckets[recent].entry >= 0, buckets[recent].profile.equals(profile) { return buckets[recent].entry }
+        let last = buckets[recent.load(ordering: .relaxed)]
+        if last.entry >= 0, last.profile.equals(profile) { return last.entry }
         let hash = Self.hash(profile)
         var index = Int(truncatingIfNeeded: hash) & (buckets.count - 1)
         while buckets[index].entry >= 0 {
             if buckets[index].hash == hash, buckets[index].profile.equals(profile) {
-                recent = index
+                recent.store(index, ordering: .relaxed)
                 return buckets[index].entry
             }
             index = (index + 1) & (buckets.count - 1)
