@@ -177,7 +177,7 @@ static blip_status leave_alone(blip_connection *connection, blip_message *reques
     blip_message **kept = context;
     (void)connection;
     CHECK_OK(blip_message_defer(request));
-    *kept = blip_message_retain(request);
+    __atomic_store_n(kept, blip_message_retain(request), __ATOMIC_RELEASE);
     return BLIP_OK;
 }
 
@@ -221,7 +221,7 @@ TEST(a_body_is_read_by_a_thread_that_waits)
         CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
         blip_message_release(request);
         int64_t end = now_ms() + SOON;
-        while (*(blip_message *volatile *)&incoming == NULL && now_ms() < end)
+        while (__atomic_load_n(&incoming, __ATOMIC_ACQUIRE) == NULL && now_ms() < end)
             sleep_ms(1);
         REQUIRE(incoming != NULL);
         CHECK_INT(read_all(incoming, 7777, 4), sizes[i]);
@@ -249,7 +249,7 @@ TEST(reading_without_waiting)
     CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
     blip_message_release(request);
     int64_t end = now_ms() + SOON, total = 0;
-    while (*(blip_message *volatile *)&incoming == NULL && now_ms() < end)
+    while (__atomic_load_n(&incoming, __ATOMIC_ACQUIRE) == NULL && now_ms() < end)
         sleep_ms(1);
     REQUIRE(incoming != NULL);
     unsigned char buffer[4096];
@@ -398,7 +398,7 @@ TEST(reading_gives_up_after_its_time)
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
     int64_t end = now_ms() + SOON;
-    while (*(blip_message *volatile *)&incoming == NULL && now_ms() < end)
+    while (__atomic_load_n(&incoming, __ATOMIC_ACQUIRE) == NULL && now_ms() < end)
         sleep_ms(1);
     REQUIRE(incoming != NULL);
     unsigned char buffer[20000];
@@ -475,7 +475,7 @@ TEST_SECONDS(a_slow_consumer_slows_its_sender_and_costs_little_memory, 60)
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
     int64_t end = now_ms() + SOON;
-    while (*(blip_message *volatile *)&incoming == NULL && now_ms() < end)
+    while (__atomic_load_n(&incoming, __ATOMIC_ACQUIRE) == NULL && now_ms() < end)
         sleep_ms(1);
     REQUIRE(incoming != NULL);
     sleep_ms(300);
