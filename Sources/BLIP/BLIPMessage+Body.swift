@@ -124,7 +124,9 @@ extension BLIPMessage {
         let known = sentStatus.load(ordering: .acquiring)
         if known != Self.unknown { return known }
         connection.noteWaiter(of: self)
-        return waiter.wait(timeout, in: connection.context)?.status ?? BLIP_ERROR_TIMEOUT
+        if let result = waiter.wait(timeout, in: connection.context) { return result.status }
+        extras.shared.withLock { $0.sentWaiters.removeAll { $0 === waiter } }
+        return BLIP_ERROR_TIMEOUT
     }
 
     // MARK: Receiving

@@ -54,7 +54,9 @@ extension Connection {
         if let now { return now }
         // It may have opened between the look and the registration.
         if state == BLIP_STATE_OPEN { return BLIP_OK }
-        return waiter.wait(timeout, in: context)?.status ?? BLIP_ERROR_TIMEOUT
+        if let result = waiter.wait(timeout, in: context) { return result.status }
+        withInfo { $0.openWaiters.removeAll { $0 === waiter } }
+        return BLIP_ERROR_TIMEOUT
     }
 
     public func waitClosed(timeout: Int64) -> blip_status {
@@ -66,7 +68,9 @@ extension Connection {
             return false
         }
         if isClosed { return BLIP_OK }
-        return waiter.wait(timeout, in: context) == nil ? BLIP_ERROR_TIMEOUT : BLIP_OK
+        if waiter.wait(timeout, in: context) != nil { return BLIP_OK }
+        withInfo { $0.closeWaiters.removeAll { $0 === waiter } }
+        return BLIP_ERROR_TIMEOUT
     }
 
     // MARK: On the loop

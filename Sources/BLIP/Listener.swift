@@ -301,7 +301,9 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             }
         }
         if let status { return status }
-        return waiter.wait(timeout, in: context) == nil ? BLIP_ERROR_TIMEOUT : BLIP_OK
+        if waiter.wait(timeout, in: context) != nil { return BLIP_OK }
+        shared.withLock { $0.stopWaiters.removeAll { $0 === waiter } }
+        return BLIP_ERROR_TIMEOUT
     }
 
     // MARK: What may be asked

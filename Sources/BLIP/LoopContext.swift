@@ -25,6 +25,9 @@ public final class LoopContext: @unchecked Sendable {
         loop.attachment = UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque())
     }
 
+    /// On the loop's thread, or when that has ended.
+    deinit { loop.attachment = nil }
+
     // MARK: Messages
 
     /// A fresh message; an old one where possible. Loop thread only.
