@@ -17,6 +17,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     public static var handleKind: HandleKind { .connection }
     public static var tellsLastReference: Bool { true }
     public var slot: UInt32 = 0
+    private let programReferences = Atomic<Int>(-1)
 
     /// Where it is on its way.
     enum Phase {
@@ -190,6 +191,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     // MARK: Handle
 
+    public func countProgramReferences(by change: Int) -> Int {
+        programReferences.wrappingAdd(change, ordering: .acquiringAndReleasing).newValue
+    }
+
     /// The program's last reference to an outgoing connection is gone: it closes.
     public func programReferencesDidEnd() {
         guard !isIncoming else { return }
@@ -218,7 +223,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
             info.hasEndedHandle = true
             return handle
         }
-        HandleTable.release(old, as: Connection.self)
+        HandleTable.releaseOwn(old, as: Connection.self)
     }
 
     // MARK: Settings, from any thread

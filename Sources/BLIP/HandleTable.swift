@@ -73,6 +73,8 @@ public enum HandleTable {
     /// Takes a slot for an object; nil when 16 million objects exist at once.
     static func allocateSlot(for object: some SlotOwner) -> UInt32? {
         guard let index = popFree() ?? grow(), let slot = slot(index) else { return nil }
+        // What other threads did with the slot's former object lies behind: their last step was on its count.
+        _ = slot.pointee.state.load(ordering: .acquiring)
         slot.pointee.object = Unmanaged.passUnretained(object).toOpaque()
         slot.pointee.kind.store(type(of: object).handleKind.rawValue, ordering: .releasing)
         return index
@@ -204,6 +206,7 @@ public enum HandleTable {
             guard let index = allocateSlot(for: object) else { return nil }
             object.slot = index
         }
+        if type(of: object).tellsLastReference { _ = object.countProgramReferences(by: 1) }
         return expose(object, slot: object.slot, kind: type(of: object).handleKind)
     }
 
@@ -274,27 +277,8 @@ public enum HandleTable {
             return refusal(handle)
         }
         let status = Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { body($0) }
-        let left = drop(slot, generation: generation(handle))
-        if left <= 1 { didDrop(to: left, handle, Unmanaged<T>.fromOpaque(object)) }
+        if drop(slot, generation: generation(handle)) == 0 { finalRelease(Unmanaged<T>.fromOpaque(object)) }
         return status
-    }
-
-    /// A reference was given back and none or one is left.
-    @inline(__always)
-    private static func didDrop<T: SlotOwner>(to left: UInt64, _ handle: OpaquePointer?, _ reference: Unmanaged<T>) {
-        if left == 0 {
-            finalRelease(reference)
-        } else if T.tellsLastReference {
-            tellLastReference(handle, as: T.self)
-        }
-    }
-
-    @inline(never)
-    private static func tellLastReference<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
-        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return }
-        let reference = Unmanaged<T>.fromOpaque(object)
-        reference._withUnsafeGuaranteedRef { $0.programReferencesDidEnd() }
-        if drop(slot, generation: generation(handle)) == 0 { finalRelease(reference) }
     }
 
     /// The object behind a handle, retained; nil if the handle is not valid.
@@ -309,19 +293,47 @@ public enum HandleTable {
 
     /// One more reference for a valid handle; nil otherwise.
     public static func retain<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) -> OpaquePointer? {
-        acquire(handle, T.handleKind) == nil ? nil : handle
+        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return nil }
+        if T.tellsLastReference {
+            _ = Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { $0.countProgramReferences(by: 1) }
+        }
+        return handle
     }
 
     /// Gives a program's reference back. A handle that is not valid is ignored.
     public static func release<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
+        if T.tellsLastReference {
+            releaseCounted(handle, as: T.self)
+        } else {
+            releaseOwn(handle, as: T.self)
+        }
+    }
+
+    /// The count of handles cannot tell the last of the program's: calls that are under way hold references, too, and
+    /// with many threads some always are.
+    private static func releaseCounted<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
+        guard let slot = acquire(handle, T.handleKind), let object = slot.pointee.object else { return }
+        let reference = Unmanaged<T>.fromOpaque(object)
+        let left = reference._withUnsafeGuaranteedRef { $0.countProgramReferences(by: -1) }
+        if left < 0 {
+            // Given back once too often: what is left is the library's.
+            _ = reference._withUnsafeGuaranteedRef { $0.countProgramReferences(by: 1) }
+        } else {
+            if left == 0 { reference._withUnsafeGuaranteedRef { $0.programReferencesDidEnd() } }
+            drop(slot, generation: generation(handle))
+        }
+        if drop(slot, generation: generation(handle)) == 0 { finalRelease(reference) }
+    }
+
+    /// Gives a reference of the library's back, or one to an object that does not want to know of its last.
+    static func releaseOwn<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
         let bits = UInt64(UInt(bitPattern: handle))
         guard bits >> 56 == UInt64(T.handleKind.rawValue) << 4 | (epoch & 15),
             let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)),
             slot.pointee.kind.load(ordering: .relaxed) == T.handleKind.rawValue, let object = slot.pointee.object
         else { return }
         // Read before the reference is given back: while it is held the slot keeps its object.
-        let left = drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF)
-        if left <= 1 { didDrop(to: left, handle, Unmanaged<T>.fromOpaque(object)) }
+        if drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF) == 0 { finalRelease(Unmanaged<T>.fromOpaque(object)) }
     }
 
     @inline(__always)

@@ -8,6 +8,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     public static var handleKind: HandleKind { .listener }
     public static var tellsLastReference: Bool { true }
     public var slot: UInt32 = 0
+    private let programReferences = Atomic<Int>(-1)
 
     let runtime: Runtime
     let configuration: Configuration
@@ -264,7 +265,11 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             shared.hasEndedHandle = true
             return handle
         }
-        HandleTable.release(old, as: Listener.self)
+        HandleTable.releaseOwn(old, as: Listener.self)
+    }
+
+    public func countProgramReferences(by change: Int) -> Int {
+        programReferences.wrappingAdd(change, ordering: .acquiringAndReleasing).newValue
     }
 
     /// The program's last reference is gone.

@@ -1,5 +1,6 @@
 import BLIPProtocol
 import CBLIP
+import Synchronization
 import Transport
 import WebSocketProtocol
 
@@ -16,7 +17,12 @@ public final class LoopContext: @unchecked Sendable {
 
     private var drainWaiter: Waiter?
 
-    private static let poolLimit = 1024
+    #if BLIP_NO_POOL
+        // For sanitizers, which see uses after free only if messages are freed.
+        private static let poolLimit = 0
+    #else
+        private static let poolLimit = 1024
+    #endif
 
     init(loop: EventLoop, runtime: Runtime) {
         self.loop = loop
@@ -44,6 +50,8 @@ public final class LoopContext: @unchecked Sendable {
     func reclaim() {
         while var message = finished.pop() {
             guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { continue }
+            // What the last other holder did to it must be seen before it is used again.
+            atomicMemoryFence(ordering: .acquiring)
             message.recycle()
             pool.push(message)
         }

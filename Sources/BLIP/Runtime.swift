@@ -30,7 +30,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
         guard threads > 0 else { return }
         for (index, context) in contexts.enumerated() {
             do {
-                try context.loop.startThread(name: "blip-\(index)")
+                try context.loop.startThread(name: "blip-\(index)", keeping: context)
             } catch {
                 for started in contexts[..<index] {
                     started.loop.stop()

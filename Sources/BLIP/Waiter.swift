@@ -43,6 +43,7 @@ final class Waiter: @unchecked Sendable {
     private func sleep(_ timeout: Int64) -> Bool {
         pthread_mutex_lock(mutex)
         defer { pthread_mutex_unlock(mutex) }
+        if timeout == 0 { return isSignalled }
         if timeout < 0 {
             while !isSignalled { pthread_cond_wait(condition, mutex) }
             return true

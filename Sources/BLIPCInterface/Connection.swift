@@ -28,7 +28,10 @@ public func blip_connection_new(
                 guard let connection else { return BLIP_ERROR_ARGUMENT }
                 do throws(Failure) {
                     let new = try Connection(runtime: runtime, url: url, options: options)
-                    guard let handle = new.lendHandle() else { return BLIP_ERROR_RESOURCES }
+                    // The runtime may have been stopped, and the connection ended, meanwhile.
+                    guard let handle = new.lendHandle() else {
+                        return runtime.isStopped ? BLIP_ERROR_STOPPED : BLIP_ERROR_RESOURCES
+                    }
                     connection.pointee = handle
                     return BLIP_OK
                 } catch {

@@ -284,7 +284,8 @@ public final class Engine: @unchecked Sendable {
     public func response(to request: Message) -> Message? {
         guard request.state.pointee.isStarted,
             let response = state.pointee.incoming[Self.key(request.state.pointee.number, isResponse: true)],
-            response.state.pointee.request === request || response.state.pointee.hasBegun
+            response.state.pointee.request === request || response.state.pointee.hasBegun,
+            !response.state.pointee.isDiscarded
         else { return nil }
         return response
     }

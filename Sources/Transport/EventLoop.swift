@@ -127,15 +127,29 @@ public final class EventLoop: @unchecked Sendable {
         csystem_current_loop() == Unmanaged.passUnretained(self).toOpaque()
     }
 
+    /// What a loop's thread holds until it ends.
+    private final class Start {
+        let loop: EventLoop
+        let owner: AnyObject?
+
+        init(_ loop: EventLoop, _ owner: AnyObject?) {
+            self.loop = loop
+            self.owner = owner
+        }
+    }
+
     /// Runs the loop on a new thread with all signals blocked, until `stop`. Once in a loop's life.
-    public func startThread(name: String) throws(TransportError) {
-        let context = Unmanaged.passRetained(self)
+    ///
+    /// - Parameter owner: kept alive until the thread ends, as its `attachment` may be needed that long.
+    public func startThread(name: String, keeping owner: AnyObject? = nil) throws(TransportError) {
+        let context = Unmanaged.passRetained(Start(self, owner))
         var id: UInt64 = 0
         let result = csystem_thread_start(
             name, false,
             { context in
                 guard let context else { return }
-                Unmanaged<EventLoop>.fromOpaque(context).takeRetainedValue().run()
+                let start = Unmanaged<Start>.fromOpaque(context).takeRetainedValue()
+                withExtendedLifetime(start) { start.loop.run() }
             }, context.toOpaque(), &id)
         guard result >= 0 else {
             context.release()
