@@ -114,9 +114,11 @@ test-packages:
 	@scripts/ensure-packages test
 
 .PHONY: test-sanitize
-test-sanitize: packages ## Swift tests under the thread and the address sanitizer
+test-sanitize: packages ## Swift and C tests under the thread and the address sanitizer
 	scripts/test-sanitize thread
 	scripts/test-sanitize address
+	scripts/test-c-sanitize thread
+	scripts/test-c-sanitize address
 
 .PHONY: bench
 bench: lib ## measure this machine beside the speed of light and raw TCP: six minutes, build/bench/results.md
