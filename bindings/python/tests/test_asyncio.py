@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, AsyncIterator, Iterator
 
 import pytest
-from conftest import run
+from conftest import LIMIT, eventually_async, run
 
 import blip
 
@@ -178,9 +178,8 @@ def test_send_is_held_back_by_a_slow_peer() -> None:
             for _ in range(64):
                 await connection.send("note", block)
                 assert connection.backlog < 16 * 1024 * 1024
-            await connection.close_gracefully(timeout=10)
-            while connection in listener.connections or listener.connections:
-                await asyncio.sleep(0.01)
+            await connection.close_gracefully(timeout=LIMIT)
+            await eventually_async(lambda: not listener.connections)
             assert total == 64 * len(block)
 
     run(main())
@@ -327,13 +326,11 @@ def test_answer_now_and_answer_later() -> None:
 
             assert (await connection.request("now")).body == b"first"
             pending = asyncio.ensure_future(connection.request("later"))
-            while not kept:
-                await asyncio.sleep(0)
+            await eventually_async(lambda: kept)
             await kept.pop().respond({"at": "last"})
             assert (await pending).json() == {"at": "last"}
             pending = asyncio.ensure_future(connection.request("later"))
-            while not kept:
-                await asyncio.sleep(0)
+            await eventually_async(lambda: kept)
             kept.clear()
             with pytest.raises(blip.ResponseError, match="501"):
                 await pending
@@ -416,10 +413,12 @@ def test_stream_that_is_cut_off() -> None:
     async def main() -> None:
         async with await serving() as listener:
             connection = await blip.connect(listener.url)
+            begun = asyncio.Event()
             failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
             @listener.handler("upload", stream=True)
             async def upload(request: blip.Request) -> None:
+                begun.set()
                 try:
                     async for _ in request.stream():
                         await asyncio.sleep(0.01)
@@ -427,7 +426,7 @@ def test_stream_that_is_cut_off() -> None:
                     failed.set_result(error)
 
             pending = asyncio.ensure_future(connection.request("upload", bytes(50_000_000)))
-            await asyncio.sleep(0.1)
+            await begun.wait()
             await connection.close()
             with pytest.raises(blip.ConnectionClosed):
                 await pending
@@ -453,17 +452,17 @@ def test_timeout() -> None:
 
             @listener.handler("never")
             async def never(request: blip.Request) -> None:
-                await asyncio.sleep(30)
+                await asyncio.sleep(1000)
 
             start = time.monotonic()
             with pytest.raises(blip.TimeoutError) as caught:
                 await connection.request("never", timeout=0.1)
-            assert 0.09 < time.monotonic() - start < 2
+            assert 0.09 < time.monotonic() - start < LIMIT / 2
             assert isinstance(caught.value, TimeoutError)
             assert caught.value.status == blip.Status.TIMEOUT
             with pytest.raises(ValueError, match="negative"):
                 await connection.request("never", timeout=-1)
-            assert (await connection.request("echo", b"go on", timeout=5)).body == b"go on"
+            assert (await connection.request("echo", b"go on", timeout=LIMIT)).body == b"go on"
             await listener.close(graceful=False)
 
     run(main())
@@ -475,18 +474,16 @@ def test_cancelling_the_task_cancels_the_request() -> None:
 
             @listener.handler("never")
             async def never(request: blip.Request) -> None:
-                await asyncio.sleep(30)
+                await asyncio.sleep(1000)
 
             task = asyncio.ensure_future(connection.request("never"))
-            await asyncio.sleep(0.05)
-            assert connection.counters()["requests_pending"] == 1
+            await eventually_async(lambda: connection.counters()["requests_pending"] == 1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(connection.request("never"), 0.05)
-            await asyncio.sleep(0.05)
-            assert not connection._pump.waiters
+            await eventually_async(lambda: not connection._pump.waiters)
             assert (await connection.request("echo", b"go on")).body == b"go on"
             await listener.close(graceful=False)
 
@@ -500,10 +497,10 @@ def test_close_ends_pending_requests() -> None:
 
             @listener.handler("never")
             async def never(request: blip.Request) -> None:
-                await asyncio.sleep(30)
+                await asyncio.sleep(1000)
 
             pending = [asyncio.ensure_future(connection.request("never")) for _ in range(10)]
-            await asyncio.sleep(0.05)
+            await eventually_async(lambda: connection.counters()["requests_pending"] == 10)
             await connection.close(1001, "going away")
             for task in pending:
                 with pytest.raises(blip.ConnectionClosed) as caught:
@@ -533,8 +530,7 @@ def test_close_by_the_peer() -> None:
             assert connection.close_code == 1000
             with pytest.raises(blip.ConnectionClosed):
                 await connection.request("echo")
-            while listener.connections:
-                await asyncio.sleep(0.01)
+            await eventually_async(lambda: not listener.connections)
 
     run(main())
 
@@ -543,17 +539,26 @@ def test_graceful_close_finishes_what_is_under_way() -> None:
     async def main() -> None:
         async with await serving() as listener:
             connection = await blip.connect(listener.url)
+            begun, may_end = asyncio.Event(), asyncio.Event()
 
             @listener.handler("slow")
             async def slow(request: blip.Request) -> bytes:
-                await asyncio.sleep(0.2)
+                begun.set()
+                await may_end.wait()
                 return b"done"
 
             pending = asyncio.ensure_future(connection.request("slow"))
-            await asyncio.sleep(0.05)
-            await connection.close_gracefully(timeout=5)
+            await begun.wait()
+            closing = asyncio.ensure_future(connection.close_gracefully(timeout=LIMIT))
+            await asyncio.wait((closing,), timeout=0.1)
+            assert not closing.done()
+            with pytest.raises(blip.ConnectionClosed):
+                await connection.request("echo")
+            may_end.set()
             assert (await pending).body == b"done"
+            await closing
             assert connection.state == "closed"
+            assert connection.close_code == 1000
 
     run(main())
 
@@ -593,7 +598,7 @@ def test_facts_of_a_connection() -> None:
 def test_ping() -> None:
     async def main() -> None:
         async with await serving() as listener, blip.connect(listener.url) as connection:
-            assert 0 <= await connection.ping() < 5
+            assert 0 <= await connection.ping(LIMIT) < LIMIT
 
     run(main())
 
@@ -627,7 +632,7 @@ def test_connecting_takes_no_longer_than_its_timeout() -> None:
             await blip.connect(f"ws://127.0.0.1:{port}/", timeout=0.2)
         assert isinstance(caught.value, TimeoutError)
         assert isinstance(caught.value, blip.ConnectionFailed)
-        assert 0.15 < time.monotonic() - start < 5
+        assert 0.15 < time.monotonic() - start < LIMIT / 2
         task = asyncio.ensure_future(_connect(f"ws://127.0.0.1:{port}/"))
         await asyncio.sleep(0.05)
         task.cancel()
@@ -782,10 +787,10 @@ def test_streams_that_nobody_reads_to_the_end() -> None:
                     break
                 await connection.request("download", stream=True)
                 for profile, body in (("a piece", b"enough"), ("nothing", b"not interested"), ("again", b"5000000")):
-                    reply = await connection.request(profile, bytes(5_000_000), timeout=5)
+                    reply = await connection.request(profile, bytes(5_000_000), timeout=LIMIT)
                     assert reply.body == body
             start = time.monotonic()
-            await connection.close_gracefully(timeout=10)
-            assert time.monotonic() - start < 8
+            await connection.close_gracefully(timeout=LIMIT)
+            assert time.monotonic() - start < LIMIT / 2
 
     run(main())

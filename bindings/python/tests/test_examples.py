@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from conftest import ROOT, SOURCE
+from conftest import LIMIT, ROOT, SOURCE
 
 FOLDER = ROOT / "examples" / "python"
 pytestmark = [
@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 def example(name: str, *arguments: str, cwd: Path | None = None, text: str = "") -> Any:
     command = [sys.executable, str(FOLDER / name), *arguments]
     return subprocess.run(
-        command, cwd=cwd, input=text, capture_output=True, encoding="utf-8", timeout=15, env=ENVIRONMENT
+        command, cwd=cwd, input=text, capture_output=True, encoding="utf-8", timeout=LIMIT, env=ENVIRONMENT
     )
 
 
@@ -43,7 +43,7 @@ def server(name: str, *arguments: str) -> Iterator[str]:
             assert found is not None, line
             yield found.group()
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=10)
+            _, errors = process.communicate(timeout=LIMIT)
             assert errors == ""
             assert process.returncode in (0, 130)
         finally:
@@ -129,7 +129,7 @@ def test_chat() -> None:
                 "* Bert has left\n",
             ]
             anna.stdin.close()
-            assert anna.wait(10) == 0
+            assert anna.wait(LIMIT) == 0
 
 
 def test_examples_are_short() -> None:

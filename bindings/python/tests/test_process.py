@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import sys
@@ -11,7 +10,7 @@ import weakref
 from pathlib import Path
 
 import pytest
-from conftest import run, run_script
+from conftest import LIMIT, eventually_async, run, run_script
 
 import blip
 import blip.sync
@@ -34,8 +33,7 @@ def test_a_dropped_connection_closes() -> None:
             del connection
             gc.collect()
             assert gone() is None
-            while listener.connections:
-                await asyncio.sleep(0.01)
+            await eventually_async(lambda: not listener.connections)
             assert len(_pump.loop_pump(blip.Reply).calls) < calls
 
     run(main())
@@ -51,7 +49,7 @@ def test_a_dropped_listener_stops() -> None:
         del listener
         gc.collect()
         assert gone() is None
-        connection.wait_closed(timeout=5)
+        connection.wait_closed(timeout=LIMIT)
         with pytest.raises(blip.ConnectionFailed):
             blip.sync.connect(url)
         with blip.sync.connect(other.url) as still:
@@ -143,7 +141,7 @@ print("done", flush=True)
     assert result.stdout == "done\n"
     assert result.stderr == ""
     assert result.returncode == 0
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < LIMIT / 3
 
 
 def test_an_asyncio_program_with_traffic_in_flight_ends_at_once() -> None:
@@ -167,7 +165,7 @@ asyncio.run(main())
     assert result.stdout == "done\n"
     assert result.stderr == ""
     assert result.returncode == 0
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < LIMIT / 3
 
 
 def test_tls_traffic_in_flight_at_the_end(certificates: dict[str, str]) -> None:
@@ -193,8 +191,8 @@ def test_interrupt_ends_a_server() -> None:
         SERVE
         + """
 import signal
-threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 try:
+    threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
     listener.wait_closed()
 except KeyboardInterrupt:
     print("interrupted")
@@ -215,7 +213,7 @@ connection.request("echo", b"x")
 child = os.fork()
 if child == 0:
     for use in (
-        lambda: connection.request("echo", b"x", timeout=5),
+        lambda: connection.request("echo", b"x", timeout=60),
         lambda: connection.send("echo", b"x"),
         lambda: connection.ping(),
         lambda: connection.state,
@@ -308,9 +306,9 @@ for turn in range(5):
         gc.collect()
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert connection.request("echo", b"still mine", timeout=5).body == b"still mine"
+    assert connection.request("echo", b"still mine", timeout=60).body == b"still mine"
     assert len(reply.body) == 100000
-connection.close_gracefully(timeout=5)
+connection.close_gracefully(timeout=60)
 print("done")
 """
     result = run_script(script)
