@@ -11,9 +11,9 @@ import traceback
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from .peer import Failed, Peer, check
+from .peer import Enough, Failed, Peer, check
 from .websocket import Ended, WebSocket, accept_of
-from .wire import NO_REPLY, REQUEST
+from .wire import NO_REPLY
 
 ROLES = ("server", "client")
 CASES = []
@@ -316,7 +316,10 @@ def run_case(case, settings, version):
     outcome = "PASS"
     texts = []
     try:
-        case.function(trial)
+        try:
+            case.function(trial)
+        except Enough:
+            pass
         trial.check_survival()
     except Skipped as skipped:
         outcome, texts = "SKIP", [str(skipped)]
@@ -335,6 +338,3 @@ def run_case(case, settings, version):
     if outcome != "SKIP":
         texts += trial.notes
     return outcome, "; ".join(texts[:4]), time.monotonic() - started
-
-
-__all__ = ["CASES", "Case", "Settings", "Skipped", "Trial", "case", "run_case", "REQUEST"]

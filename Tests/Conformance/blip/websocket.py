@@ -251,6 +251,12 @@ class WebSocket:
         except OSError:
             pass
 
+    def end_output(self):
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
     def close(self):
         self.socket.close()
 

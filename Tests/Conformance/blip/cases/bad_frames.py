@@ -1,6 +1,6 @@
 """Frames that are none: the connection has to be closed, with the code that says so."""
 
-from ..peer import check
+from ..peer import Failed, check
 from ..trial import case
 from ..websocket import TEXT, Ended
 from ..wire import ACK_REPLY, ACK_REQUEST, COMPRESSED, NO_REPLY, REQUEST, URGENT, varint
@@ -18,8 +18,8 @@ def fatal(trial, frames, *codes, opcode=2):
                 pass
             try:
                 peer.expect_fatal(*codes or (1002,))
-            except Exception as error:
-                raise type(error)(f"after {data[:24].hex() or 'an empty frame'}: {error}") from None
+            except Failed as error:
+                raise Failed(f"after {data[:24].hex() or 'an empty frame'}: {error}") from None
 
 
 @case("bad/empty", FATAL)
@@ -79,7 +79,10 @@ def unknown_types(t):
             peer.socket.send(bytes([peer.next_number, kind]) + b"\x00\x01\x02\x03\x04")
             peer.socket.send(bytes([9, kind | COMPRESSED]) + b"\xff\xff\xff\xff\xff\xff")
             peer.socket.send(bytes([0, kind]))
-            peer.silence(0.1)
+            peer.drain(0.1)
+            # Peers are known that let the codec see them.
+            peer.note_end()
+            peer.silence(0.05)
             peer.check_alive()
 
 

@@ -245,7 +245,7 @@ def bad_gzip(t):
             number = peer.new_number()
             content = peer.codec.content([("Profile", "echo")]) + form
             peer.socket.send_all(peer.make(number, REQUEST | COMPRESSED, content=content, sizes=(100,)))
-            reply = peer.reply(number)
+            reply = peer.reply_or_end(number)
             check(reply.kind == ERROR, f"{form[:20]!r} was taken for gzip: {reply}")
             peer.check_alive()
 

@@ -1,6 +1,6 @@
 """Properties."""
 
-from ..peer import check
+from ..peer import Failed, check
 from ..trial import case
 from ..wire import ABBREVIATIONS, ERROR, MORE, NO_REPLY, REPLY, REQUEST, pack, varint
 
@@ -88,7 +88,7 @@ def unknown_abbreviation(t):
     """An abbreviation that is not defined does no harm to the connection."""
     with t.open() as peer:
         number = malformed(peer, b"\x01\0\x1f\0")
-        check(peer.reply(number).kind == ERROR, "an error was due")
+        check(peer.reply_or_end(number).kind == ERROR, "an error was due")
         peer.check_alive()
 
 
@@ -99,8 +99,8 @@ def malformed_ones(t):
         with t.open() as peer:
             try:
                 peer.expect_failed_request(malformed(peer, block), "400")
-            except Exception as error:
-                raise type(error)(f"{name}: {error}") from None
+            except Failed as error:
+                raise Failed(f"{name}: {error}") from None
 
 
 @case("property/too-short", BAD)
@@ -135,7 +135,9 @@ def malformed_no_reply(t):
         malformed(peer, b"abc", flags=NO_REPLY)
         number = peer.new_number()
         peer.send_frame(number, REQUEST | NO_REPLY, b"\xff" * 12)
-        peer.silence(0.2)
+        peer.drain(0.2)
+        peer.note_end()
+        peer.silence(0.05)
         peer.check_alive()
 
 
@@ -158,7 +160,7 @@ def over_limit(t):
     with t.open() as peer:
         number = peer.new_number()
         peer.socket.send_all(peer.make(number, REQUEST, pairs, b"body", sizes=(16_000,)))
-        reply = peer.reply(number)
+        reply = peer.reply_or_end(number)
         check(reply.kind == ERROR, "an error was due")
         t.strict(reply.property("Error-Code") in ("400", "413"), f"it was taken: {reply.property('Error-Code')}")
         peer.check_alive()

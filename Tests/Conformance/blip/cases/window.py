@@ -2,7 +2,7 @@
 
 from ..peer import WINDOW, check
 from ..trial import case
-from ..wire import ACK_REPLY, ACK_REQUEST, COMPRESSED, REPLY
+from ..wire import ACK_REPLY, ACK_REQUEST, COMPRESSED, MORE, REPLY, REQUEST
 from .frames import body_of
 
 SOURCE = "BLIP 3 §Flow Control; LiteCore pauses at 128,000, go-blip above"
@@ -16,10 +16,22 @@ class Stream:
         self.acknowledged = 0
         if trial.role == "server":
             self.body = b"".join(b"%015d\n" % index for index in range(size // 16))
-            self.number = peer.request("source", [("size", str(len(self.body)))], flags=flags)
+            if trial.has_profile("source"):
+                self.number = peer.request("source", [("size", str(len(self.body)))], flags=flags)
+            else:
+                self.number = self.send_for_echo(flags)
             self.key, self.kind = (True, self.number), ACK_REPLY
         else:
             self.number, self.key, self.kind = 1, (False, 1), ACK_REQUEST
+
+    def send_for_echo(self, flags):
+        number = self.peer.new_number()
+        content = self.peer.codec.content([("Profile", "echo")], self.body, flags)
+        for piece, more in self.peer.pieces(content, (16_000,)):
+            self.peer.send_frame(number, REQUEST | flags | (MORE if more else 0), piece)
+            if more:
+                self.peer.wait_for_window((False, number))
+        return number
 
     @property
     def assembly(self):
@@ -53,7 +65,7 @@ class Stream:
 
 def begin(trial, size=1_000_000, flags=0, names=()):
     if trial.role == "server":
-        trial.need("source")
+        trial.need("echo")
         peer = trial.open(acknowledges=False)
         return peer, Stream(trial, peer, size, flags)
     body = body_of(size)
