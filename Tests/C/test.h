@@ -12,6 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_HAS_ADDRESS_SANITIZER true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TEST_HAS_ADDRESS_SANITIZER true
+#endif
+#endif
+#ifndef TEST_HAS_ADDRESS_SANITIZER
+#define TEST_HAS_ADDRESS_SANITIZER false
+#endif
+
 struct test {
     const char *name;
     void (*run)(void);

@@ -489,7 +489,9 @@ TEST_SECONDS(a_slow_consumer_slows_its_sender_and_costs_little_memory, 60)
     CHECK_INT(read_all(incoming, 50000, 4), size);
     size_t after = resident_bytes();
     test_note("memory grew by %d KiB over %d MiB", (int)((int64_t)(after - before) / 1024), (int)(size >> 20));
-    CHECK_AT_MOST((int64_t)after - (int64_t)before, 24 << 20);
+    /* An address sanitizer keeps freed memory back, to see who uses it. */
+    if (!TEST_HAS_ADDRESS_SANITIZER)
+        CHECK_AT_MOST((int64_t)after - (int64_t)before, 24 << 20);
     blip_message_respond_empty(incoming);
     blip_message_release(incoming);
     blip_message_release(request);
