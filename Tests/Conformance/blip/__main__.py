@@ -53,9 +53,7 @@ def parse():
     )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--version", type=int, choices=[2, 3], action="append", help="default: both")
-    common.add_argument(
-        "--subprotocol", action="append", metavar="VERSION=NAME", help="such as 3=BLIP_3+CBMobile_3"
-    )
+    common.add_argument("--subprotocol", action="append", metavar="VERSION=NAME", help="such as 3=BLIP_3+CBMobile_3")
     common.add_argument("--only", default="*", metavar="PATTERN", help="cases to run, such as 'flow/*'")
     common.add_argument("--skip", action="append", default=[], metavar="PATTERN")
     common.add_argument("--timeout", type=float, default=8, help="seconds to wait for what has to come (default 8)")
@@ -135,7 +133,9 @@ def main():
                 print(line if not sys.stdout.isatty() else line[:width], flush=True)
                 if text:
                     print(f"           {text}", flush=True)
-    counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in ("PASS", "NON-STRICT", "FAIL", "SKIP")}
+    counts = {
+        outcome: sum(row["outcome"] == outcome for row in rows) for outcome in ("PASS", "NON-STRICT", "FAIL", "SKIP")
+    }
     failed = counts["FAIL"] + (counts["NON-STRICT"] if options.strict else 0)
     passed = len(rows) - failed - counts["SKIP"]
     if options.json:

@@ -177,9 +177,7 @@ class Peer:
             return trial.broken(f"{frame} is of an unknown type")
         trial.strict(not frame.flags & META, f"{frame} has an undefined flag")
         if self.version == 3:
-            trial.strict(
-                not frame.flags & COMPRESSED or frame.body_size > 0, f"{frame} is compressed but empty"
-            )
+            trial.strict(not frame.flags & COMPRESSED or frame.body_size > 0, f"{frame} is compressed but empty")
         key = (frame.kind != REQUEST, frame.number)
         assembly = self.incoming.get(key)
         if assembly is None or assembly.message is not None:
@@ -226,9 +224,7 @@ class Peer:
             trial.broken(f"{frame} answers a request that wants no reply")
         else:
             trial.strict(not frame.flags & NO_REPLY, f"{frame} is a reply with the flag NoReply")
-            trial.strict(
-                frame.flags & URGENT == sent.flags & URGENT, f"{frame} does not inherit Urgent of its request"
-            )
+            trial.strict(frame.flags & URGENT == sent.flags & URGENT, f"{frame} does not inherit Urgent of its request")
 
     def _acknowledgement(self, frame):
         trial = self.trial

@@ -40,7 +40,7 @@ def read_varint(data, start=0):
             if number >> 64:
                 break
             return number, index + 1
-    raise WireError(f"no varint in {bytes(data[start:start + 11]).hex() or 'nothing'}")
+    raise WireError(f"no varint in {bytes(data[start : start + 11]).hex() or 'nothing'}")
 
 
 def pack(properties):

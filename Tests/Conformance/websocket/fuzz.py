@@ -136,9 +136,7 @@ class Fuzzer:
 
     # From the case to the protocol.
 
-    def sendFrame(
-        self, opcode, payload=b"", fin=True, rsv=0, mask=None, payload_len=None, chopsize=None, sync=False
-    ):
+    def sendFrame(self, opcode, payload=b"", fin=True, rsv=0, mask=None, payload_len=None, chopsize=None, sync=False):
         payload = octets(payload)
         if payload_len is not None:
             payload = (payload * (payload_len // len(payload) + 1))[:payload_len]

@@ -64,7 +64,11 @@ def mixed(t):
     deliver(t, send, body, flags=None)
 
 
-@case("compression/empty-frames", "LiteCore can send compressed frames without a byte; they must not reach inflate", versions=3)
+@case(
+    "compression/empty-frames",
+    "LiteCore can send compressed frames without a byte; they must not reach inflate",
+    versions=3,
+)
 def empty_frames(t):
     """A compressed frame without a byte has no content, at every place, and the next one still inflates."""
     body = TEXT[:3000]
@@ -122,7 +126,11 @@ def window_border(t):
         deliver(t, send, TEXT[:40_000], COMPRESSED)
 
 
-@case("compression/flushes", "deployed encoders: zlib, klauspost; partial, full and several flushes in a frame", versions=3)
+@case(
+    "compression/flushes",
+    "deployed encoders: zlib, klauspost; partial, full and several flushes in a frame",
+    versions=3,
+)
 def flushes(t):
     """Every deflate stream that ends in a sync flush inflates: full, partial and several flushes, all levels."""
     body = TEXT[:8000]

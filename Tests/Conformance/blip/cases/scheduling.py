@@ -29,9 +29,7 @@ def turns(t):
         order = [number for _, number in peer.order]
         overlap = order[order.index(second) : len(order) - order[::-1].index(first)]
         check(len(overlap) > 2, f"no turns: {order}")
-        t.strict(
-            all(one != other for one, other in zip(overlap, overlap[1:])), f"the frames came in the order {order}"
-        )
+        t.strict(all(one != other for one, other in zip(overlap, overlap[1:])), f"the frames came in the order {order}")
 
 
 @case("queue/urgent", SOURCE, "server")

@@ -101,17 +101,13 @@ def none_offered(t):
 @case("upgrade/header-spelling", "RFC 6455 §4.2.1", "server")
 def header_spelling(t):
     """Names and tokens of headers are compared without case, and Connection may be a list."""
-    agrees(
-        t, [t.subprotocol], t.subprotocol, Connection="keep-alive, uPGRADE", Upgrade="WebSocket", Extra="\tx  y "
-    )
+    agrees(t, [t.subprotocol], t.subprotocol, Connection="keep-alive, uPGRADE", Upgrade="WebSocket", Extra="\tx  y ")
 
 
 @case("upgrade/extension-offered", "RFC 7692; deployed peers reject RSV1", "server")
 def extension_offered(t):
     """permessage-deflate is not agreed upon: BLIP compresses by itself, and LiteCore rejects it."""
-    connection, head = t.upgrade(
-        [t.subprotocol], Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"
-    )
+    connection, head = t.upgrade([t.subprotocol], Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits")
     check(head.status == 101, f"the upgrade was refused: {head.first}")
     t.strict(not head.all("Sec-WebSocket-Extensions"), f"it agrees to {head.get('Sec-WebSocket-Extensions')}")
 
