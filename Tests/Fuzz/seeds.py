@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Makes what the fuzzers start from: seeds.py TARGET FOLDER writes one file for each seed into FOLDER.
+
+Frames, properties and numbers come from Tests/Vectors, the rest from the samples below and from corpora/TARGET.txt,
+which holds inputs that earlier runs have found to be worth keeping, a line of base64 each.
+"""
+
+import base64
+import hashlib
+import json
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VECTORS = HERE.parent / "Vectors"
+
+
+def cases(name):
+    return json.loads((VECTORS / name).read_text(encoding="utf-8"))["cases"]
+
+
+def word(number):
+    return struct.pack("<H", number)
+
+
+def frames():
+    """A byte of configuration, then steps: 0 is a frame as it is, with its length."""
+    shapes = {1: 0x00, 2: 0x01, 3: 0x02}
+    for name in ["bad-frames.json", "v1-frames.json", "v2-frames.json", "v3-frames.json"]:
+        for case in cases(name):
+            steps = bytearray()
+            for frame in map(bytes.fromhex, case["frames"]):
+                if len(frame) <= 0x3FF:
+                    steps += b"\x00" + word(len(frame)) + frame
+            for limits in [0x00, 0x04]:
+                yield bytes([shapes[case["version"]] | limits]) + steps
+    # Frames that the target itself makes: requests, in one and in several parts, plain and compressed, and answers.
+    for version in range(3):
+        request = bytes([version, 0x06, 9, 0x00, 4]) + b"\x00abc"
+        yield request
+        yield bytes([version, 0x0B, 9, 0x48, 9]) + b"\x06a\0bcd\0xy" + bytes([0x1B, 9, 0x08, 3]) + b"xyz"
+        yield bytes([version, 0x0C, 9, 0x40, 2]) + b"\x00a" + word(60000) + bytes([0x1C, 9, 0x00, 0]) + word(50000)
+        yield bytes([version, 0x02, 0x00]) + word(5) + bytes([0x05, 0x46, 9, 0x01, 2]) + b"\x00z"
+
+
+def properties():
+    for case in cases("varint.json"):
+        yield b"\x00" + bytes.fromhex(case.get("hex", case.get("bad", "")))
+    for case in cases("properties.json"):
+        for version in ["v1_hex", "v2_hex", "v3_hex"]:
+            yield b"\x01" + bytes.fromhex(case.get(version, ""))
+    yield b"\x02" + bytes(range(0, 250, 3))
+    yield b"\x03\x01" + b"\x00\x05hello\x01!\x04\x01\x02\x03abc\x02\x01\x05\x10\x00\x06\x02zz\x03\x02\x07\x00\x00"
+
+
+def engine():
+    """Configuration and level, then steps; see the target."""
+    for shape in range(0, 256, 7):
+        yield bytes([shape, 6]) + bytes([0x00, 0x01, 40, 0x00, 0x03, 0x06, 0x00, 0x82, 0, 0x00, 0x00, 0x83, 0x86, 0x00])
+        yield bytes([shape, 6]) + bytes([0x00, 0x07, 0x00, 0xFF, 0x08, 0x0E, 0xFF, 0x0F, 0x00, 0x0B, 0x00, 0xFF, 0x40])
+
+
+def websocket():
+    def frame(first, payload, key=None):
+        size = len(payload)
+        bit = 0 if key is None else 0x80
+        if size < 126:
+            head = bytes([first, bit | size])
+        elif size < 65536:
+            head = bytes([first, bit | 126]) + struct.pack(">H", size)
+        else:
+            head = bytes([first, bit | 127]) + struct.pack(">Q", size)
+        if key is None:
+            return head + payload
+        return head + key + bytes(byte ^ key[index % 4] for index, byte in enumerate(payload))
+
+    streams = [
+        [(0x82, b"binary")],
+        [(0x81, "text é".encode())],
+        [(0x89, b"ping"), (0x8A, b"pong")],
+        [(0x01, b"in "), (0x89, b""), (0x00, b"three "), (0x80, b"parts")],
+        [(0x02, b"a" * 200), (0x80, b"b" * 300)],
+        [(0x88, b"")],
+        [(0x88, b"\x03\xe8bye")],
+        [(0x88, b"\x03\xed")],
+        [(0x82, b"c" * 70000)],
+        [(0xC2, b"")],
+        [(0x83, b"")],
+        [(0x80, b"")],
+        [(0x01, b"\xc3"), (0x80, b"\xa9")],
+        [(0x01, b"\xc3"), (0x80, b"x")],
+        [(0x09, b"")],
+        [(0x02, b""), (0x82, b"")],
+        [(0x88, b"x")],
+        [(0x89, b"d" * 126)],
+    ]
+    for stream in streams:
+        for role, key in [(0, b"\x12\x34\x56\x78"), (1, None)]:
+            for maximum in range(4):
+                yield bytes([role | maximum << 1, 3, 7]) + b"".join(frame(*part, key) for part in stream)
+    yield bytes([1, 0, 0]) + b"\x82\xff" + b"\x7f" * 8
+    yield bytes([0x0F, 1, 2]) + bytes([0x00, 3]) + b"abc" + bytes([0x1D, 2, 0x68, 0x69, 0xE8, 0x03])
+    yield bytes([0x10, 0, 0, 200, 0, 1, 0, 1, 3, 1, 2, 1])
+    yield bytes([0x18, 0, 0, 1]) + "grüße 📡 \u0000".encode()
+
+
+REQUEST = (
+    "GET /db/_blipsync?x=1 HTTP/1.1\r\nHost: localhost:4984\r\n"
+    "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    "Sec-WebSocket-Protocol: BLIP_9, BLIP_3+CBMobile_3,BLIP\r\n\r\n"
+)
+RESPONSE = (
+    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nSec-WebSocket-Protocol: BLIP_3\r\n\r\n"
+)
+
+
+def http():
+    requests = [
+        REQUEST,
+        REQUEST + REQUEST,
+        REQUEST.replace("1.1", "1.0"),
+        REQUEST.replace("GET", "HEAD"),
+        REQUEST.replace("/db", "http://localhost/db"),
+        REQUEST.replace("Host", "X-Host"),
+        REQUEST[:-2] + "Content-Length: 5\r\n\r\n",
+        REQUEST[:-2] + "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n",
+        REQUEST.replace("\r\n", "\n"),
+        REQUEST.replace("Host:", " Host:"),
+        "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+        "\x16\x03\x01",
+        "GET / HTTP/1.1\r\n" + "A: b\r\n" * 101 + "\r\n",
+    ]
+    responses = [
+        RESPONSE,
+        RESPONSE.replace("BLIP_3", "BLIP_3, BLIP"),
+        RESPONSE.replace("ICX", "XXX"),
+        "HTTP/1.1 100 Continue\r\n\r\n" + RESPONSE,
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno\n",
+        "HTTP/1.1 302 \r\nLocation: wss://other/\r\n\r\n",
+        "HTTP/1.0 200 OK\r\n\r\n",
+        RESPONSE[:-2] + "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n",
+    ]
+    for kind, heads in enumerate([requests, responses]):
+        for head in heads:
+            yield bytes([kind, 6]) + head.encode("latin-1")
+    yield bytes([4, 0, 2, 6]) + b"BLIP_3" + b"\x04BLIP" + b"\x01\x04Host\x05a.b:1\x00" + b"0123456789abcdef"
+    yield bytes([4, 0, 1, 4]) + b"BLIP" + b"\x02\x0dAuthorization\x05Basic\x01X\x02\r\n\x01\x05agent" + bytes(16)
+
+
+def url():
+    for text in [
+        "ws://localhost:4984/db/_blipsync",
+        "wss://example.org",
+        "http://a.b/",
+        "https://user:pass%20word@host:1/p?q=%41",
+        "ws+unix://%2Frun%2Fblip.sock/db?x",
+        "wss+unix://%2Ftmp%2Fa",
+        "ws://[::1]:80/",
+        "ws://[fe80::1%25eth0]/",
+        "ws://1.2.3.4",
+        "ws://1.2.3",
+        "ws://0x7f.1",
+        "ws://[1:2:3:4:5:6:7:8]",
+        "ws://[::ffff:1.2.3.4]/é?ü",
+        "ws://a..b/",
+        "ws://@h/",
+        "ws://u@h@i/",
+        "ws://h:0/",
+        "ws://h:65536/",
+        "ws://h/#f",
+        "ftp://h/",
+        "ws:/h",
+        "",
+        "WS://HOST.:80?",
+        "ws://h/%",
+        "ws://h/%2",
+        "ws://h/ \r\n",
+        "ws://xn--bcher-kva.example/",
+    ]:
+        yield text.encode()
+
+
+def api():
+    """Shape of the run, the listener, then steps."""
+    for shape in range(0, 32, 3):
+        start = bytes([shape, 0, 0, 0])
+        # A request with a body, sent, and the loop run for a while.
+        exchange = bytes([5, 2, 0x09, 0xA0, 30, 0, 10, 0, 0, 1, 1, 15, 7, 15, 7, 15, 7])
+        yield start + exchange * 3 + bytes(16)
+        yield start + exchange + bytes(range(0, 240, 5))
+        yield start + exchange.replace(b"\x05\x02", b"\x05\x05") + bytes([11] * 20)
+
+
+def main():
+    target, folder = sys.argv[1], Path(sys.argv[2])
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = list(globals()[target]())
+    kept = HERE / "corpora" / f"{target}.txt"
+    if kept.exists():
+        seeds += map(base64.b64decode, kept.read_text(encoding="ascii").split())
+    for seed in seeds:
+        (folder / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+
+
+if __name__ == "__main__":
+    main()
