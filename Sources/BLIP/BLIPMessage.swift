@@ -124,6 +124,12 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         uncountedConnection?.toOpaque() == Unmanaged.passUnretained(connection).toOpaque()
     }
 
+    /// Somebody wants to know how it ends.
+    @inline(__always)
+    var wantsCompletion: Bool {
+        responseFunction != nil || responseContext != nil || releaseResponseContext != nil
+    }
+
     /// No handle of it is valid.
     var hasNoHandle: Bool { HandleTable.isIdle(slot) }
 

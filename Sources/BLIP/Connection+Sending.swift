@@ -230,11 +230,14 @@ extension Connection {
         guard isLast else { return }
         forgetBacklog(message)
         let isNoReply = message.kind == .request && !message.wantsReply
-        if isNoReply || message.extrasPointer.load(ordering: .relaxed) != nil {
+        if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil {
             session.flushing.append(message)
         } else {
             message.sentStatus.store(BLIP_OK, ordering: .releasing)
-            if message.kind != .request { context.recycle(message) }
+            if message.kind != .request || isNoReply {
+                message.hasCompleted = true
+                context.recycle(message)
+            }
         }
         if isDraining { checkDrained() }
     }
@@ -263,8 +266,11 @@ extension Connection {
         session.flushing = []
         for message in flushed {
             didSend(message, BLIP_OK)
-            if message.kind == .request, !message.wantsReply { complete(message, nil, BLIP_OK) }
+            guard message.kind == .request, !message.wantsReply else { continue }
+            complete(message, nil, BLIP_OK)
+            context.recycle(message)
         }
+        context.reclaim()
     }
 
     /// Tells who asked whether a message got out. Once.
