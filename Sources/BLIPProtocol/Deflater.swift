@@ -1,6 +1,6 @@
 import CZlib
 
-/// A zlib compressor, for the gzip bodies of versions 1 and 2.
+/// A zlib compressor.
 final class Deflater {
     let stream: UnsafeMutablePointer<z_stream>
 
@@ -20,5 +20,10 @@ final class Deflater {
     deinit {
         deflateEnd(stream)
         stream.deallocate()
+    }
+
+    /// The most bytes that `size` bytes take with a sync flush behind them, trailer included.
+    static func bound(_ size: Int) -> Int {
+        size + size >> 10 + 32
     }
 }

@@ -155,16 +155,20 @@ extension Engine {
 
         if isCompressed, version == .v3, Self.plainRoom(room) > 0 {
             // What is deflated cannot be taken back: choose first, so much that it fits even if it does not shrink.
-            guard let deflater = frameDeflater() else { return fatal(message, .deflate) }
-            let plain = deflater.input
-            (size, progress) = gather(m, plain, min(Self.plainRoom(room), deflater.inputRoom))
-            if size > 0, progress != .failed {
-                s.pointee.sendChecksum = Checksum.update(s.pointee.sendChecksum, plain, size)
-                guard let deflated = deflater.deflate(size, payload, room + 32) else {
-                    return fatal(message, .deflate)
+            let plainRoom = Self.plainRoom(room)
+            var error: ProtocolError.Reason?
+            (size, progress) = withUnsafeTemporaryAllocation(byteCount: plainRoom, alignment: 16) { plain in
+                guard let start = plain.baseAddress else { return (0, .failed) }
+                let (count, progress) = gather(m, start, plainRoom)
+                guard count > 0, progress != .failed else { return (0, progress) }
+                s.pointee.sendChecksum = Checksum.update(s.pointee.sendChecksum, start, count)
+                guard let size = deflate(start, count, payload, room + 32) else {
+                    error = .deflate
+                    return (0, .failed)
                 }
-                size = deflated
+                return (size, progress)
             }
+            if let error { return fatal(message, error) }
             // An empty frame must not be marked as compressed: deployed receivers die of it.
             if size == 0 { isCompressed = false }
         } else if isCompressed, version != .v3, !(m.pointee.body.isEmpty && m.pointee.sources.isEmpty) {
@@ -416,13 +420,33 @@ extension Engine {
         room - room >> 10 - 32
     }
 
-    /// The compressor of version 3, made when it is first needed; nil without memory.
-    private func frameDeflater() -> FrameDeflater? {
-        if let made = state.pointee.deflater { return made }
-        let new = FrameDeflater(
-            level: state.pointee.compressionLevel, inputRoom: state.pointee.limits.outgoingFrame)
-        state.pointee.deflater = new
-        return new
+    /// Deflates one frame of version 3 to its end and cuts the trailer of the flush.
+    ///
+    /// - Parameter room: what may be written to; more than the frame takes, so that the flush always comes to its end.
+    /// - Returns: nil if the compressor failed.
+    private func deflate(
+        _ from: UnsafeMutableRawPointer, _ count: Int, _ to: UnsafeMutableRawPointer, _ room: Int
+    ) -> Int? {
+        let deflater: Deflater
+        if let made = state.pointee.deflater {
+            deflater = made
+        } else {
+            guard let new = Deflater(level: state.pointee.compressionLevel, windowBits: -15) else { return nil }
+            deflater = new
+            state.pointee.deflater = new
+        }
+        let z = deflater.stream
+        z.pointee.next_in = from.assumingMemoryBound(to: Bytef.self)
+        z.pointee.avail_in = uInt(count)
+        z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
+        z.pointee.avail_out = uInt(room)
+        // Output that is full cannot be told from a flush whose trailer is missing: it must not be.
+        guard CZlib.deflate(z, Z_SYNC_FLUSH) == Z_OK, z.pointee.avail_in == 0, z.pointee.avail_out > 0 else {
+            return nil
+        }
+        let size = room - Int(z.pointee.avail_out)
+        guard size > 4, (to + size - 4).loadUnaligned(as: UInt32.self).bigEndian == 0x0000_FFFF else { return nil }
+        return size - 4
     }
 
     /// Writes the next bytes of a message of version 1 or 2 whose body is compressed.

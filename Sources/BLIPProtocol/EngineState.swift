@@ -24,7 +24,7 @@ struct EngineState: ~Copyable {
     var acknowledgements: [Acknowledgement] = []
     var nextNumber: UInt64 = 1
     var sendChecksum: UInt32 = 0
-    var deflater: FrameDeflater?
+    var deflater: Deflater?
     var spareGzipDeflater: Deflater?
     var queuedBytes: UInt64 = 0
     /// Messages that are paused or wait for their source.
