@@ -570,15 +570,17 @@ extension Engine {
         let expected = (from + count).loadUnaligned(as: UInt32.self).bigEndian
         // What every flush ends with is not transmitted.
         (from + count).storeBytes(of: UInt32(0x0000_FFFF).bigEndian, as: UInt32.self)
-        let inflater: FrameInflater
+        let inflater: Inflater
         if let made = s.pointee.inflater {
             inflater = made
         } else {
-            guard let new = FrameInflater() else { return ProtocolError(.memory) }
+            guard let new = Inflater(windowBits: -15) else { return ProtocolError(.memory) }
             inflater = new
             s.pointee.inflater = new
         }
-        inflater.give(from, count + 4)
+        let z = inflater.stream
+        z.pointee.next_in = from.assumingMemoryBound(to: Bytef.self)
+        z.pointee.avail_in = uInt(count + 4)
         var target = message?.state
         if let m = target, m.pointee.isDiscarded || m.pointee.failure != nil { target = nil }
         var checksum = s.pointee.receiveChecksum
@@ -588,17 +590,25 @@ extension Engine {
             let allowed = min(contentAllowance(m), s.pointee.limits.unfinishedBytes - held)
             guard allowed > 0 else { break }
             if m.pointee.content.capacity == m.pointee.content.count {
-                guard m.pointee.content.reserve(Self.inflatedGuess(inflater.remaining, allowed)) else {
+                guard m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in), allowed)) else {
                     m.pointee.failure = .memory
                     break
                 }
             }
             let output = min(m.pointee.content.room.count, allowed, 1 << 30)
             guard let to = m.pointee.content.room.baseAddress, output > 0 else { break }
-            guard let produced = inflater.inflate(to, output) else { return ProtocolError(.inflate) }
+            z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
+            z.pointee.avail_out = uInt(output)
+            let status = CZlib.inflate(z, Z_SYNC_FLUSH)
+            let produced = output - Int(z.pointee.avail_out)
             checksum = Checksum.update(checksum, to, produced)
             m.pointee.content.didAppend(produced)
-            if produced < output { return check(checksum, expected) }
+            guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
+            if z.pointee.avail_out > 0 {
+                // All input is used up, or nothing can be made of it.
+                guard z.pointee.avail_in == 0 else { return ProtocolError(.inflate) }
+                return check(checksum, expected)
+            }
         }
         // No message, or it may take no more: what follows serves the history and the checksum only.
         let limit = 16 << 20
@@ -606,14 +616,21 @@ extension Engine {
             guard let to = scratch.baseAddress else { return ProtocolError(.memory) }
             var dropped = 0
             while true {
-                guard let produced = inflater.inflate(to, scratch.count) else { return ProtocolError(.inflate) }
+                z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
+                z.pointee.avail_out = uInt(scratch.count)
+                let status = CZlib.inflate(z, Z_SYNC_FLUSH)
+                let produced = scratch.count - Int(z.pointee.avail_out)
                 checksum = Checksum.update(checksum, to, produced)
                 dropped += produced
                 if produced > 0, let m = target, m.pointee.failure == nil {
                     m.pointee.failure = contentAllowance(m) > 0 ? .memory : .tooLarge
                 }
+                guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
                 if dropped > limit { return ProtocolError(.inflatedTooLarge) }
-                if produced < scratch.count { return check(checksum, expected) }
+                if z.pointee.avail_out > 0 {
+                    guard z.pointee.avail_in == 0 else { return ProtocolError(.inflate) }
+                    return check(checksum, expected)
+                }
             }
         }
     }

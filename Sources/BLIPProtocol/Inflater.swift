@@ -1,6 +1,6 @@
 import CZlib
 
-/// A zlib decompressor, for the gzip bodies of versions 1 and 2.
+/// A zlib decompressor.
 final class Inflater {
     let stream: UnsafeMutablePointer<z_stream>
     /// Gzip only: the end of the compressed data was reached.
