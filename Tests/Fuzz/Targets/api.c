@@ -1238,7 +1238,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool release_first = byte() & 1;
     if (release_first)
         release_all();
-    blip_status status = blip_runtime_stop(runtime, 500);
+    blip_status status = blip_runtime_stop(runtime, byte() & 1 ? 200 : 20);
     CHECK_STATUS(status == BLIP_OK || status == BLIP_ERROR_TIMEOUT, status);
     drain_queues();
     release_all();
