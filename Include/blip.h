@@ -37,7 +37,8 @@
  * the caller's, is released by the function named _release of its kind, once for each time it was
  * given. What a callback is given is borrowed until the callback returns; _retain keeps it. Objects
  * keep alive what they need, so that handles may be released in any order, on any thread, inside
- * callbacks too. Releasing NULL is fine. Nothing is ever released with free().
+ * callbacks too. Releasing NULL is fine. Nothing is ever released with free(). Handles of one
+ * object that are valid at the same time are equal, so that they may be compared.
  *
  * @par Statuses
  * Functions that can fail return a blip_status: BLIP_OK is 0, errors are negative, and the few
@@ -1558,6 +1559,19 @@ blip_status blip_connection_options_set_tls_versions(
 
 /** State of a connection: ended. Since 1.0. */
 #define BLIP_STATE_CLOSED 4
+
+/**
+ * Says whether a URL can be connected to, and if not, what is wrong with it.
+ *
+ * @param url The URL: ws, wss, ws+unix or wss+unix.
+ * @param error Receives what is wrong, where and why, if the answer is BLIP_ERROR_URL; may be NULL.
+ * @return BLIP_OK; BLIP_ERROR_URL; BLIP_ERROR_TEXT: not UTF-8, or with a NUL; BLIP_ERROR_ARGUMENT:
+ *     url is not usable; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call. error: the caller's to release.
+ * Threads: [any] [callback]. Since 1.0. Source: RFC 3986, RFC 6455 §3.
+ */
+blip_status blip_url_check(blip_slice url, blip_error **error);
 
 /**
  * Makes a connection to a URL; it does not connect yet.

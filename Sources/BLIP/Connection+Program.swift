@@ -13,6 +13,14 @@ extension Connection {
         }
     }
 
+    /// What is wrong with a URL; nil if it can be connected to.
+    public static func failure(of url: String) -> Failure? {
+        switch WebSocketURL.parse(url) {
+        case .success: nil
+        case .failure(let failure): Failure(BLIP_ERROR_URL, failure.description)
+        }
+    }
+
     /// A reference for the program: to the library's own handle.
     public func lendHandle() -> OpaquePointer? { HandleTable.retain(handle, as: Connection.self) }
 

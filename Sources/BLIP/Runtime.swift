@@ -22,6 +22,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     private let hasEnded = Atomic<Bool>(false)
 
     public init(threads: Int, queue: EventQueue?) throws(TransportError) {
+        TLSContext.prepare()
         threadCount = threads
         self.queue = queue
         for _ in 0..<max(threads, 1) {

@@ -18,6 +18,17 @@ func withOptional<T: SlotOwner>(_ handle: OpaquePointer?, _ body: (T?) -> blip_s
 }
 
 @c @implementation
+public func blip_url_check(_ url: blip_slice, _ error: UnsafeMutablePointer<OpaquePointer?>!) -> blip_status {
+    url.string { text in
+        _ = Runtime.forkGuard
+        guard let failure = Connection.failure(of: text) else { return BLIP_OK }
+        guard let error else { return failure.status }
+        let status = create(ErrorRecord(failure), error)
+        return status == BLIP_OK ? failure.status : status
+    }
+}
+
+@c @implementation
 public func blip_connection_new(
     _ runtime: OpaquePointer!, _ url: blip_slice, _ options: OpaquePointer!,
     _ connection: UnsafeMutablePointer<OpaquePointer?>!

@@ -71,10 +71,16 @@ public final class TLSContext: @unchecked Sendable {
         return context
     }
 
+    /// Sets OpenSSL up before anything uses it: without clean-up at exit, when loop threads may still be inside; and here,
+    /// because reading its configuration takes milliseconds that no loop should spend. Cheap after the first time.
+    public static func prepare() {
+        OPENSSL_init_ssl(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
+        _ = EVP_sha1()
+    }
+
     private init(isServer: Bool, verifies: Bool, minimum: TLSVersion, maximum: TLSVersion) throws(TransportError) {
         guard minimum <= maximum else { throw Self.setupError("the lowest TLS version is above the highest") }
-        // No clean-up at exit: loop threads may still be inside OpenSSL then.
-        OPENSSL_init_ssl(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
+        Self.prepare()
         ERR_clear_error()
         guard let handle = SSL_CTX_new(isServer ? TLS_server_method() : TLS_client_method()) else {
             throw Self.setupError("make a TLS context", reading: true)

@@ -135,6 +135,25 @@ TEST(a_connection_opens_and_closes)
     pair_close(&pair);
 }
 
+TEST(urls_are_checked_with_a_reason)
+{
+    static const char *const bad[] = {"", "nothing", "ftp://host/", "ws://", "ws://host:70000/", "ws://a b/", "ws://[::1/"};
+    CHECK_OK(blip_url_check(S("ws://localhost:4984/db"), NULL));
+    CHECK_OK(blip_url_check(S("wss+unix://%2Frun%2Fx.sock/"), NULL));
+    CHECK_STATUS(blip_url_check(bytes_slice("ws://\xff/", 7), NULL), BLIP_ERROR_TEXT);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        blip_error *error = NULL;
+        blip_slice message = {NULL, 0};
+        CHECK_STATUS(blip_url_check(blip_text(bad[i]), NULL), BLIP_ERROR_URL);
+        CHECK_STATUS(blip_url_check(blip_text(bad[i]), &error), BLIP_ERROR_URL);
+        CHECK_STATUS(blip_error_status(error), BLIP_ERROR_URL);
+        CHECK_OK(blip_error_message(error, &message));
+        CHECK_AT_LEAST(message.size, 10);
+        test_note("%s: %.*s", bad[i], (int)message.size, (const char *)message.data);
+        blip_error_release(error);
+    }
+}
+
 TEST(refused)
 {
     char url[64];

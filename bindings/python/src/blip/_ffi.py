@@ -104,6 +104,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_connection_options_set_tls_server_name": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_tls_versions": (STATUS, (HANDLE, c_int32, c_int32)),
+    "blip_url_check": (STATUS, (SLICE, POINTER(HANDLE))),
     "blip_connection_new": (STATUS, (HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
     "blip_connection_retain": (HANDLE, (HANDLE,)),
     "blip_connection_release": (None, (HANDLE,)),
