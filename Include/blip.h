@@ -1569,7 +1569,8 @@ blip_status blip_connection_options_set_tls_versions(
  *     url is not usable; BLIP_ERROR_RESOURCES.
  *
  * Ownership: url is borrowed for the call. error: the caller's to release.
- * Threads: [any] [callback]. Since 1.0. Source: RFC 3986, RFC 6455 §3.
+ * Source: RFC 3986, RFC 6455 §3.
+ * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_url_check(blip_slice url, blip_error **error);
 

@@ -1,5 +1,6 @@
 import CSystem
 import Glibc
+import Glibc
 import Synchronization
 
 /// A thread's event loop over epoll: sockets, timers and work posted by other threads.
@@ -177,7 +178,12 @@ public final class EventLoop: @unchecked Sendable {
     /// - Returns: how many events, timers and pieces of work were handled; 0 too if the loop runs already.
     @discardableResult
     public func runOnce(timeout: Int64) -> Int {
-        guard let outer = enter() else { return 0 }
+        guard let outer = enter() else {
+            // The descriptor stays readable until the other thread's turn has got to what is there: who polls it must
+            // not spin meanwhile.
+            if !isCurrent { usleep(100) }
+            return 0
+        }
         defer { leave(outer) }
         isAsleep.store(false, ordering: .sequentiallyConsistent)
         let wasStopped = stopRequested.load(ordering: .acquiring)

@@ -75,7 +75,8 @@ public final class TLSContext: @unchecked Sendable {
     /// because reading its configuration takes milliseconds that no loop should spend. Cheap after the first time.
     public static func prepare() {
         OPENSSL_init_ssl(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
-        _ = EVP_sha1()
+        // The first use of a digest looks for its provider.
+        EVP_MD_free(EVP_MD_fetch(nil, "SHA1", nil))
     }
 
     private init(isServer: Bool, verifies: Bool, minimum: TLSVersion, maximum: TLSVersion) throws(TransportError) {
