@@ -1,6 +1,5 @@
 import CSystem
 import Glibc
-import Glibc
 import Synchronization
 
 /// A thread's event loop over epoll: sockets, timers and work posted by other threads.
