@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import time
 import weakref
 from pathlib import Path
 
 import pytest
-from conftest import LIMIT, eventually_async, run, run_script
+from conftest import LIMIT, SOURCE, eventually_async, run, run_script
 
 import blip
 import blip.sync
@@ -272,6 +273,7 @@ def test_a_missing_library_says_what_was_tried(tmp_path: Path) -> None:
     assert "LibraryNotFound" in result.stderr
     assert missing in result.stderr
     assert "LIBBLIP_PATH" in result.stderr
+    assert "make install" in result.stderr
 
 
 def test_a_library_that_is_another_one_is_refused() -> None:
@@ -285,6 +287,32 @@ def test_a_directory_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "libblip.so.1").symlink_to(Path(blip.LIBRARY_PATH).resolve())
     result = run_script("import blip; print(blip.LIBRARY_PATH)", environment={"LIBBLIP_PATH": str(tmp_path)})
     assert result.stdout.strip() == str(tmp_path / "libblip.so.1")
+
+
+def test_the_library_is_looked_for_in_the_documented_order(tmp_path: Path) -> None:
+    checkout, system, given = (tmp_path / name for name in ("checkout", "system", "given"))
+    package = checkout / "venv" / "blip"
+    shutil.copytree(SOURCE / "blip", package, ignore=shutil.ignore_patterns("*.so*", "__pycache__"))
+    (checkout / "Include").mkdir()
+    (checkout / "Include" / "blip.h").touch()
+    for folder in (checkout / "build" / "lib", system, given):
+        folder.mkdir(parents=True)
+    places = (given, package, checkout / "build" / "lib", system)
+    for place in places:
+        shutil.copy(Path(blip.LIBRARY_PATH).resolve(), place / "libblip.so.1")
+
+    def found(**environment: str) -> str:
+        environment = {"PYTHONPATH": str(package.parent), "LD_LIBRARY_PATH": str(system), **environment}
+        result = run_script("import blip; print(blip.LIBRARY_PATH)", environment={"LIBBLIP_PATH": "", **environment})
+        assert result.returncode == 0, result.stderr
+        return str(result.stdout.strip())
+
+    assert found(LIBBLIP_PATH=str(given)) == str(given / "libblip.so.1")
+    assert found(LIBBLIP_PATH=str(given / "libblip.so.1")) == str(given / "libblip.so.1")
+    for place in places[1:3]:
+        assert found() == str(place / "libblip.so.1")
+        (place / "libblip.so.1").unlink()
+    assert found() == "libblip.so.1"
 
 
 def test_a_forked_child_does_not_disturb_its_parents_tls(certificates: dict[str, str]) -> None:

@@ -34,10 +34,21 @@ async def main() -> None:
     async with blip.serve("127.0.0.1", 0) as listener:
         port: int = listener.port
 
+with blip.sync.connect(unix_path="/run/socket", path="/chat", tls=True):
+    pass
 with blip.sync.connect("ws://localhost/") as connection:
     text: str = connection.request("p", {"a": 1}).text()
     connection.request("p", gzip.open("x"))
     connection.add_handler("p", handler)
+"""
+
+MISUSE = """
+import blip
+
+def main() -> None:
+    with blip.connect("ws://localhost/"):  # type: ignore[attr-defined]
+        pass
+    blip.connect("ws://localhost/").state  # type: ignore[attr-defined]
 """
 
 
@@ -45,8 +56,10 @@ def test_mypy_strict(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     use = tmp_path / "use.py"
     use.write_text(USE)
+    misuse = tmp_path / "misuse.py"
+    misuse.write_text(MISUSE)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
-    for arguments in (["src/blip"], [str(use)]):
+    for arguments in (["src/blip"], [str(use)], [str(misuse)]):
         environment = {"MYPYPATH": str(FOLDER / "src"), "PATH": ""}
         result = subprocess.run(
             [*command, *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=300, env=environment

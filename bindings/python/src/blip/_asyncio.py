@@ -8,6 +8,7 @@ import sys
 from ctypes import byref, c_int32, c_size_t, create_string_buffer, string_at
 from types import TracebackType
 from typing import (
+    TYPE_CHECKING,
     Any,
     AsyncGenerator,
     AsyncIterator,
@@ -17,6 +18,7 @@ from typing import (
     Generator,
     List,
     Mapping,
+    NoReturn,
     Optional,
     Sequence,
     Set,
@@ -41,6 +43,7 @@ from ._connection import (
     milliseconds,
     new_connection,
     new_listener,
+    url_of,
 )
 from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind
@@ -673,7 +676,7 @@ class Connection(_Handlers, BaseConnection):
 
 
 class _ClientConnection(Connection):
-    async def _open(self, url: str) -> None:
+    async def _open(self) -> None:
         opened: asyncio.Future[int] = self._loop.create_future()
         self._opened: Optional[asyncio.Future[int]] = opened
         for setter, method in (
@@ -692,7 +695,7 @@ class _ClientConnection(Connection):
                 raise
         self._opened = None
         if status < 0:
-            raise connect_failure(status, url, self._handle)
+            raise connect_failure(status, self._handle)
 
     def _on_open(self, event: int) -> None:
         if self._opened is not None and not self._opened.done():
@@ -705,8 +708,31 @@ class _ClientConnection(Connection):
         self._did_close(status)
 
 
-class _Connecting:
+class _Awaitable:
+    """What is to be awaited or used in `async with`; says so to those who do neither."""
+
+    _call: str
+
+    # Type checkers do not see these, so that they still find such mistakes.
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(self._advice())
+
+        def __exit__(self, *arguments: object) -> None:
+            pass
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"there is no {name!r} yet: {self._advice()}")
+
+    def _advice(self) -> str:
+        return f"use 'async with', or await {self._call}(…)"
+
+
+class _Connecting(_Awaitable):
     """What `connect` returns: await it, or use it in `async with`."""
+
+    _call = "blip.connect"
 
     def __init__(self, url: str, handlers: Optional[Mapping[Optional[str], AnyHandler]], given: Dict[str, Any]) -> None:
         self._url = url
@@ -722,7 +748,7 @@ class _Connecting:
         connection = _ClientConnection()
         connection._setup(new_connection(self._url, pump.queue, self._given), pump)
         connection._add_handlers(self._handlers)
-        await connection._open(self._url)
+        await connection._open()
         return connection
 
     async def __aenter__(self) -> Connection:
@@ -737,8 +763,11 @@ class _Connecting:
 
 
 def connect(
-    url: str,
+    url: Optional[str] = None,
     *,
+    unix_path: Optional[PathLike] = None,
+    path: Optional[str] = None,
+    tls: bool = False,
     protocols: Union[str, Sequence[str], None] = None,
     headers: Optional[Headers] = None,
     user_agent: Optional[str] = None,
@@ -757,16 +786,17 @@ def connect(
 ) -> _Connecting:
     """Connects to ws://, wss://, ws+unix:// or wss+unix://: `await connect(url)` or `async with connect(url) as c`.
 
-    protocols: such as "BLIP_3+CBMobile_3", the preferred one first; by default BLIP_3, then BLIP. ca_file: PEM,
-    instead of the system's store. identity: paths of our PEM certificate chain and key. timeout: seconds for
-    lookup, connection, TLS and upgrade together; 15 by default. ping: (seconds between pings, missed ones that
-    mean the peer is gone). limits: see `LIMITS`. handlers: {profile: function}, in place before the first
-    request can arrive. Raises `ConnectionFailed`.
+    unix_path: the path of a Unix socket, instead of a URL; with it path: what to ask for there, such as "/chat", and
+    tls, which every other argument for TLS implies. protocols: such as "BLIP_3+CBMobile_3", the preferred one first;
+    by default BLIP_3, then BLIP. ca_file: PEM, instead of the system's store. identity: paths of our PEM certificate
+    chain and key. timeout: seconds for lookup, connection, TLS and upgrade together; 15 by default. ping: (seconds
+    between pings, missed ones that mean the peer is gone). limits: see `LIMITS`. handlers: {profile: function}, in
+    place before the first request can arrive. Raises `ConnectionFailed`, and `UsageError` for a URL that is none.
     """
     given = dict(locals())
     given.pop("url")
     given.pop("handlers")
-    return _Connecting(url, handlers, given)
+    return _Connecting(url_of(url, given), handlers, given)
 
 
 class Listener(_Handlers, BaseListener):
@@ -847,8 +877,10 @@ async def _log_failure(awaitable: Awaitable[Any]) -> None:
         log.exception("on_connect failed")
 
 
-class _Serving:
+class _Serving(_Awaitable):
     """What `serve` returns: await it, or use it in `async with`."""
+
+    _call = "blip.serve"
 
     def __init__(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from ctypes import byref, c_bool, c_int32, c_size_t, c_uint16, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from urllib.parse import quote
 
 from . import _ffi
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
 from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
 from ._pump import HandlerCall, Pump, log, runtime
-from .errors import Error, ResponseError, check, failure, listener_failure
+from .errors import Error, ResponseError, UsageError, check, failure, listener_failure, url_failure, url_slice
 
 PathLike = Union[str, "os.PathLike[str]"]
 Headers = Union[Mapping[str, str], Iterable[Tuple[str, str]]]
@@ -152,6 +153,26 @@ def _common_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_limit", LIMITS[name], value)
 
 
+def url_of(url: Optional[str], given: Dict[str, Any]) -> str:
+    """The URL to connect to: the one given, or that of a Unix socket, whose arguments are taken out of the others."""
+    unix_path, path, tls = given.pop("unix_path"), given.pop("path"), given.pop("tls")
+    if url is not None:
+        for name, value in (("unix_path", unix_path), ("path", path), ("tls", tls or None)):
+            if value is not None:
+                raise UsageError(f"connect: a URL says all that {name} does; give one or the other")
+        return url
+    if unix_path is None:
+        raise UsageError("connect: a URL is needed, such as ws://host:port/path, or the unix_path of a socket")
+    path = path or "/"
+    if path[0] not in "/?":
+        path = "/" + path
+    is_secure = tls or not given["verify"] or any(given[name] is not None for name in _TLS_OPTIONS)
+    return f"{'wss' if is_secure else 'ws'}+unix://{quote(os.fsencode(unix_path), safe='')}{path}"
+
+
+_TLS_OPTIONS = ("ca_file", "identity", "server_name", "tls_versions")
+
+
 def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
     """A connection that is not yet connecting."""
     options = Options("blip_connection_options_", _connection_options_new())
@@ -174,9 +195,10 @@ def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
         if given.get("server_name") is not None:
             options.set("set_tls_server_name", text(given["server_name"]))
         out = c_void_p()
-        status = _connection_new(runtime(), text(url), options.handle, byref(out))
+        address = url_slice(url)
+        status = _connection_new(runtime(), address, options.handle, byref(out))
         if status < 0:
-            raise failure(status, f"cannot connect to {url}")
+            raise url_failure(status, address)
         return out.value or 0
     finally:
         _connection_options_release(options.handle)

@@ -46,5 +46,6 @@ def load() -> Tuple[ctypes.PyDLL, ctypes.CDLL, str]:
     raise LibraryNotFound(
         "the shared library libblip could not be loaded. Tried:\n"
         + "\n".join(reasons)
-        + f"\nInstall libblip, or set {ENVIRONMENT_VARIABLE} to the file or to the directory that holds {SONAME}."
+        + f"\nSet {ENVIRONMENT_VARIABLE} to the file or to the directory that holds {SONAME} (build/lib of a source "
+        + "checkout, after `make lib`), or install libblip: `make`, then `sudo make install`."
     )

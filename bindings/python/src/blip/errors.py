@@ -6,7 +6,7 @@ import builtins
 from ctypes import byref, c_int64, c_void_p
 from typing import Callable, NoReturn, Optional, Tuple, Type
 
-from ._ffi import OutSlice, Status, bind, take
+from ._ffi import OutSlice, Slice, Status, bind, take
 from ._library import LibraryNotFound
 
 __all__ = [
@@ -28,8 +28,11 @@ _status_message = bind("blip_status_message")
 _error_domain = bind("blip_error_domain")
 _error_code = bind("blip_error_code")
 _error_message = bind("blip_error_message")
+_error_release = bind("blip_error_release")
 _connection_error = bind("blip_connection_error")
+_connection_url = bind("blip_connection_url")
 _listener_error = bind("blip_listener_error")
+_url_check = bind("blip_url_check")
 
 
 class Error(Exception):
@@ -85,7 +88,7 @@ class ResponseError(Error):
     """An error response. `request` raises it for the peer's; a handler raises it to answer with an error."""
 
     def __init__(self, code: int, text: str = "", domain: str = "BLIP", *, reply: object = None) -> None:
-        super().__init__(f"{domain}/{code} {text}".rstrip(), domain=domain, code=code)
+        super().__init__(f"{domain}/{code}: {text}" if text else f"{domain}/{code}", domain=domain, code=code)
         self.text = text
         self.reply = reply
 
@@ -153,11 +156,40 @@ def failure(status: int, what: str = "", connection: Optional[int] = None) -> Er
     return _build(kind, status, what, reason)
 
 
-def connect_failure(status: int, url: str, connection: Optional[int]) -> Error:
+def url_slice(url: str) -> Slice:
+    """A URL for the library. No exception here quotes it: it may hold a password."""
+    if not isinstance(url, str):
+        raise TypeError(f"a URL must be a str, not {type(url).__name__}")
+    data = url.encode("utf-8", "surrogatepass")
+    return Slice(data, len(data))
+
+
+def url_failure(status: int, url: Slice) -> Error:
+    """The exception for a connection that could not be made of a URL: what is wrong with it, and where.
+
+    A URL that cannot be read is not quoted, for nobody knows where a password in it would be.
+    """
+    kind = _class_of(status)
+    if status != Status.URL:
+        return _build(kind, status, "cannot connect", 0)
+    detail = c_void_p()
+    try:
+        _url_check(url, byref(detail))
+        return _build(kind, status, "cannot connect", detail.value or 0)
+    finally:
+        if detail.value:
+            _error_release(detail.value)
+
+
+def connect_failure(status: int, connection: int) -> Error:
+    """The exception for a connection that failed. Its URL is the library's, without user name and password."""
+    out = OutSlice()
+    url = take(out).decode("utf-8", "replace") if _connection_url(connection, byref(out)) >= 0 else ""
     kind = ConnectTimedOut if status == Status.TIMEOUT else ConnectionFailed
     if status in (Status.FORKED, Status.HANDLE):
         kind = Error  # type: ignore[assignment]
-    return _build(kind, status, f"cannot connect to {url}", _detail(_connection_error, connection))
+    what = f"cannot connect to {url}" if url else "cannot connect"
+    return _build(kind, status, what, _detail(_connection_error, connection))
 
 
 def listener_failure(status: int, what: str, listener: Optional[int]) -> Error:

@@ -46,6 +46,7 @@ from ._connection import (
     milliseconds,
     new_connection,
     new_listener,
+    url_of,
 )
 from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind, bind_waiting
@@ -633,8 +634,11 @@ class Connection(_Handlers, BaseConnection):
 
 
 def connect(
-    url: str,
+    url: Optional[str] = None,
     *,
+    unix_path: Optional[PathLike] = None,
+    path: Optional[str] = None,
+    tls: bool = False,
     protocols: Union[str, Sequence[str], None] = None,
     headers: Optional[Headers] = None,
     user_agent: Optional[str] = None,
@@ -658,7 +662,7 @@ def connect(
         given.pop(name)
     pump = thread_pump("client", Reply)
     connection = Connection()
-    connection._setup(new_connection(url, pump.queue, given), pump)
+    connection._setup(new_connection(url_of(url, given), pump.queue, given), pump)
     if workers:
         connection._workers = _Workers(workers)
     connection._add_handlers(handlers)
@@ -675,7 +679,7 @@ def connect(
         raise
     if status < 0:
         rest_if_ending()
-        raise connect_failure(status, url, connection._handle)
+        raise connect_failure(status, connection._handle)
     return connection
 
 
