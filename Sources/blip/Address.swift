@@ -15,8 +15,10 @@ struct Address {
     /// The URL's path, without a query; nil when there is none but "/".
     let path: String?
 
-    /// A bare port means 127.0.0.1 alone; `:port` means every interface.
-    init(parsing text: String) throws(Failure) {
+    static let forms = "write ws://host:port/path, wss://host:port/path, host:port or unix:/path"
+
+    /// A bare port means 127.0.0.1 alone; `:port` means every interface. Port 0 is for listening alone.
+    init(parsing text: String, isListening: Bool) throws(Failure) {
         var rest = text[...]
         var secure = false
         var hasScheme = false
@@ -35,8 +37,18 @@ struct Address {
             path = socket.target == "/" ? nil : socket.target
             return
         }
+        if !hasScheme && Self.hasScheme(text) {
+            throw Self.failure(text, "there is no such scheme: \(Self.forms)")
+        }
+        if !hasScheme && (text.hasPrefix("/") || text.hasPrefix("./") || text.hasPrefix("../")) {
+            throw Self.failure(text, "for a Unix socket: unix:\(Terminal.escape(text))")
+        }
         if rest.contains("@") {
-            throw Self.failure(text, "an address to listen on has no user name")
+            throw Self.failure(
+                text,
+                isListening
+                    ? "an address to listen on has no user name"
+                    : "user:password@ needs a whole URL: it stands behind ws:// or wss://")
         }
         let authority = rest.prefix { $0 != "/" && $0 != "?" }
         let tail = String(rest.dropFirst(authority.count).prefix { $0 != "?" })
@@ -45,7 +57,13 @@ struct Address {
         }
         path = tail.isEmpty || tail == "/" ? nil : tail
         isSecure = secure
-        place = try Self.hostAndPort(authority, of: text, defaultPort: hasScheme ? (secure ? 443 : 80) : nil)
+        place = try Self.hostAndPort(authority, of: text, hasScheme ? (secure ? 443 : 80) : nil, isListening)
+    }
+
+    /// Whether a text is meant as a URL.
+    private static func hasScheme(_ text: String) -> Bool {
+        let scheme = text.prefix { $0.isLetter || $0.isNumber || "+-.".contains($0) }
+        return !scheme.isEmpty && text.dropFirst(scheme.count).hasPrefix("://")
     }
 
     /// `unix:` and the path as it is, or a URL whose host is the path, percent-encoded.
@@ -92,10 +110,13 @@ struct Address {
     }
 
     private static func hostAndPort(
-        _ authority: Substring, of text: String, defaultPort: UInt16?
+        _ authority: Substring, of text: String, _ defaultPort: UInt16?, _ isListening: Bool
     ) throws(Failure) -> Place {
+        let range = isListening ? "0 to 65535, where 0 is a free one" : "1 to 65535"
+        let wrongPort = failure(text, "the port is a number from \(range)")
         if !authority.contains(":") {
-            if let port = UInt16(authority) {
+            if !authority.isEmpty, authority.allSatisfy({ $0.isASCII && $0.isNumber }) {
+                guard let port = UInt16(authority), port > 0 || isListening else { throw wrongPort }
                 return .tcp(host: "127.0.0.1", port: port)
             }
             guard let defaultPort, !authority.isEmpty else {
@@ -120,20 +141,22 @@ struct Address {
                 throw failure(text, "an IPv6 address stands in brackets: [::1]:4984")
             }
         }
-        guard let port else {
-            throw failure(text, "the port is a number from 0 to 65535")
-        }
+        guard let port, port > 0 || isListening else { throw wrongPort }
         return .tcp(host: host == "*" ? "" : String(host), port: port)
     }
 
     private static func failure(_ text: String, _ why: String) -> Failure {
-        .usage("cannot use the address \(Terminal.quote(text)): \(why)", status: BLIP_ERROR_URL)
+        let shown = Terminal.quote(Credentials.removed(fromMalformed: text))
+        return .usage("cannot use the address \(shown): \(why)", status: BLIP_ERROR_URL)
     }
 
     /// What a client connects to: the text itself if it is a URL, else the URL that it stands for.
     static func clientURL(_ text: String) throws(Failure) -> String {
-        if text.contains("://") { return text }
-        let address = try Address(parsing: text)
+        if hasScheme(text) {
+            try check(url: text)
+            return text
+        }
+        let address = try Address(parsing: text, isListening: false)
         switch address.place {
         case .unix(let path):
             return "ws+unix://\(percentEncoded(path))/"
@@ -141,5 +164,19 @@ struct Address {
             let name = host.isEmpty ? "127.0.0.1" : host
             return "ws://\(name.contains(":") ? "[\(name)]" : name):\(port)/"
         }
+    }
+
+    private static func check(url: String) throws(Failure) {
+        var error: OpaquePointer?
+        let status = url.withSlice { blip_url_check($0, &error) }
+        defer { blip_error_release(error) }
+        guard status < 0 else { return }
+        let known = ["ws://", "wss://", "http://", "https://", "ws+unix://", "wss+unix://"]
+        guard known.contains(where: { url.lowercased().hasPrefix($0) }) else {
+            throw failure(url, "there is no such scheme: \(forms)")
+        }
+        let words = Library.slice { blip_error_message(error, $0) }.map { Terminal.escape($0.string) }
+        let why = words ?? Library.message(of: status)
+        throw failure(url, why.hasPrefix("the port") ? "the port is a number from 1 to 65535" : "\(why) (\(forms))")
     }
 }

@@ -43,10 +43,12 @@ struct Arguments {
         values[name] ?? []
     }
 
-    /// A whole number; `k`, `M` and `G` behind it multiply by 1,024 once, twice, three times.
-    func integer(_ name: String, _ range: ClosedRange<Int>, default standard: Int) throws(Failure) -> Int {
+    /// A whole number; `k`, `M` and `G` behind it multiply by 1,000, for bytes by 1,024, once, twice, three times.
+    func integer(
+        _ name: String, _ range: ClosedRange<Int>, default standard: Int, inBytes: Bool = false
+    ) throws(Failure) -> Int {
         guard let text = value(name) else { return standard }
-        guard let number = Number.integer(text) else {
+        guard let number = Number.integer(text, base: inBytes ? 1024 : 1000) else {
             throw .usage("\(name) wants a whole number, not \(Terminal.quote(text))")
         }
         guard range.contains(number) else {

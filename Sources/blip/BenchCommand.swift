@@ -15,15 +15,15 @@ enum BenchCommand {
             Option(name: "--profile", value: "NAME", help: "profile of the requests (default echo)"),
         ] + Client.options + [.json, .helpOption],
         notes: """
-            Numbers may end in k, M or G (1,024 at a time). MB/s counts body bytes of requests and replies together,
-            1 MB = 1,000,000 bytes. Percentiles are exact within 2 %.
+            Numbers may end in k, M or G: 1,000 at a time, 1,024 for --size. MB/s counts body bytes of requests and
+            replies together, 1 MB = 1,000,000 bytes. Percentiles are exact within 2 %.
 
             Exit codes: 0 all answered, 1 error replies among them, 2 no connection or lost, 64 usage.
             """,
         run: run)
 
     private static func run(_ arguments: Arguments) throws(Failure) -> Int32 {
-        let size = try arguments.integer("--size", 0...(64 << 20), default: 100)
+        let size = try arguments.integer("--size", 0...(64 << 20), default: 100, inBytes: true)
         let count = try arguments.integer("--count", 1...1_000_000_000_000, default: 100_000)
         let inFlight = try arguments.integer("--in-flight", 1...65_536, default: 64)
         let isCompressed = arguments.has("--compressed")
@@ -39,6 +39,9 @@ enum BenchCommand {
         } else {
             Output.print(report(result, size: size, inFlight: inFlight, isCompressed))
         }
+        if let text = result.firstError {
+            Output.error("blip: \(Terminal.escape(connection.url)) answered with an error: \(text)\n")
+        }
         return result.errorReplies == 0 ? ExitCode.success : ExitCode.errorReply
     }
 
@@ -46,9 +49,9 @@ enum BenchCommand {
         func microseconds(_ share: Double) -> String {
             Number.fixed(Double(result.latency.percentile(share)) / 1000, 1)
         }
-        let errors = result.errorReplies == 0 ? "" : "; \(result.errorReplies) were error replies"
+        let errors = result.errorReplies == 0 ? "" : "; \(result.errorReplies) of them error replies"
         return """
-            \(result.replies) replies in \(Number.fixed(result.seconds, 3)) s: \
+            \(result.replies) \(result.replies == 1 ? "reply" : "replies") in \(Number.fixed(result.seconds, 3)) s: \
             \(size)-byte bodies\(isCompressed ? ", compressed" : ""), \(inFlight) in flight\(errors)
             rate     \(Number.fixed(result.rate, 0)) requests/s, \(Number.fixed(result.megabytes, 1)) MB/s
             latency  p50 \(microseconds(0.5)) µs, p99 \(microseconds(0.99)) µs, p99.9 \(microseconds(0.999)) µs, \
@@ -63,6 +66,7 @@ enum BenchCommand {
             json.field("type", "bench")
             json.field("count", result.replies)
             json.field("errors", result.errorReplies)
+            if let text = result.firstError { json.field("firstError", text) }
             json.field("size", size)
             json.field("inFlight", inFlight)
             json.field("compressed", isCompressed)

@@ -58,7 +58,9 @@ final class BenchRun: @unchecked Sendable {
                     + "give it more time with --timeout)", status: BLIP_ERROR_TIMEOUT)
         }
         let (result, failure) = monitor.locked { (self.result, self.failure) }
-        guard failure >= 0 else { throw connection.lost(failure, " after \(result.replies) replies") }
+        guard failure >= 0 else {
+            throw connection.lost(failure, " after \(result.replies) \(result.replies == 1 ? "reply" : "replies")")
+        }
         return result
     }
 
@@ -114,7 +116,10 @@ final class BenchRun: @unchecked Sendable {
             _ = blip_message_body_size(response, &size)
             result.bodyBytes += size + UInt64(body.bytes.count)
             var kind: Int32 = 0
-            if blip_message_type(response, &kind) >= 0, kind == BLIP_MESSAGE_ERROR { result.errorReplies += 1 }
+            if blip_message_type(response, &kind) >= 0, kind == BLIP_MESSAGE_ERROR {
+                if result.errorReplies == 0 { result.firstError = Self.describe(response) }
+                result.errorReplies += 1
+            }
             if now &- noted > 50_000_000 {
                 noted = now
                 monitor.locked { lastReply = now }
@@ -124,6 +129,12 @@ final class BenchRun: @unchecked Sendable {
             failure = status < 0 ? status : BLIP_ERROR_INTERNAL
         }
         finishIfDone()
+    }
+
+    private static func describe(_ response: OpaquePointer) -> String? {
+        guard let body = Library.slice({ blip_message_body(response, $0) }), let reply = blip_message_retain(response)
+        else { return nil }
+        return Reply(reply).errorText(body.bytes.prefix(1024))
     }
 
     private func finishIfDone() {

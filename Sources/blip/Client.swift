@@ -11,6 +11,8 @@ struct Client {
             help: "HTTP header of the upgrade request"),
         Option(name: "--ca-file", value: "FILE", help: "certificates (PEM) to trust instead of the system's"),
         Option(name: "--insecure", help: "do not check the server's certificate"),
+        Option(
+            name: "--server-name", value: "NAME", help: "whom the server's certificate is for, if not the URL's host"),
         Option(name: "--cert", value: "FILE", help: "own certificate chain (PEM), with --key"),
         Option(name: "--key", value: "FILE", help: "private key (PEM) of --cert"),
         Option(
@@ -18,7 +20,9 @@ struct Client {
             help: "give up when nothing moves for that long (default 30; connecting: 15)"),
     ]
 
-    let url: String
+    private let url: String
+    /// The URL as messages show it.
+    private let shown: String
     /// How long nothing may happen, in milliseconds.
     let patience: Int64
     private let connectTimeout: Int64
@@ -26,11 +30,13 @@ struct Client {
     private let headers: [(String, String)]
     private let authorities: String?
     private let isInsecure: Bool
+    private let serverName: String?
     private let identity: (certificate: String, key: String)?
 
     init(_ arguments: Arguments) throws(Failure) {
         guard let text = arguments.operands.first else { throw .usage("there is no URL") }
         url = try Address.clientURL(text)
+        shown = text.hasPrefix("unix:") ? text : Credentials.removed(from: url)
         let timeout = try arguments.milliseconds("--timeout")
         patience = timeout ?? 30_000
         connectTimeout = timeout ?? 15_000
@@ -45,6 +51,7 @@ struct Client {
         self.headers = headers
         authorities = arguments.value("--ca-file")
         isInsecure = arguments.has("--insecure")
+        serverName = arguments.value("--server-name")
         identity = try Self.identity(arguments, "--cert", "--key")
         for option in ["--ca-file", "--cert", "--key"] {
             if let path = arguments.value(option) { try File.checkReadable(path, for: option) }
@@ -87,8 +94,7 @@ struct Client {
                 value.withSlice { blip_connection_options_add_header(options, name, $0) }
             }
             guard status >= 0 else {
-                throw .usage(
-                    "--header \(Terminal.quote(name)) cannot be sent: \(Library.message(of: status))", status: status)
+                throw Self.wrongHeader(name, status)
             }
         }
         let version = blip_version_string().map { String(cString: $0) } ?? ""
@@ -102,6 +108,10 @@ struct Client {
         if isInsecure {
             try Library.check(blip_connection_options_set_tls_verify(options, false), "use --insecure")
         }
+        if let serverName {
+            try Library.check(
+                serverName.withSlice { blip_connection_options_set_tls_server_name(options, $0) }, "use --server-name")
+        }
         if let identity {
             let status = identity.certificate.withSlice { certificate in
                 identity.key.withSlice { blip_connection_options_set_tls_identity(options, certificate, $0) }
@@ -113,26 +123,48 @@ struct Client {
         guard status >= 0, let handle else {
             if status == BLIP_ERROR_URL || status == BLIP_ERROR_TEXT || status == BLIP_ERROR_ARGUMENT {
                 throw .usage(
-                    "cannot use the URL \(Terminal.quote(url)): write ws://host:port/path, wss://host:port/path, "
-                        + "host:port or unix:/path", status: status)
+                    "cannot use the address \(Terminal.quote(shown)): \(Address.forms)", status: status)
             }
             if status == BLIP_ERROR_TLS_SETUP {
                 throw File.notCertificates([authorities, identity?.certificate, identity?.key])
             }
             throw .usage("cannot prepare a connection: \(Library.message(of: status))", status: status)
         }
-        return Connection(handle, url: url)
+        return Connection(handle, url: shown)
+    }
+
+    private static func wrongHeader(_ name: String, _ status: blip_status) -> Failure {
+        let reserved = [
+            "connection", "upgrade", "content-length", "transfer-encoding", "te", "trailer", "expect", "keep-alive",
+        ]
+        let lower = name.lowercased()
+        let isReserved = reserved.contains(lower) || lower.hasPrefix("sec-websocket-")
+        let why =
+            isReserved
+            ? "\(Terminal.escape(name)) is set by the library"
+            : "\(Terminal.quote(name)) cannot be sent: the name is letters, digits and -, the value has no control "
+                + "characters and no spaces at its end"
+        return .usage("--header: \(why)", status: status)
     }
 
     private func failure(_ connection: Connection, _ status: blip_status) -> Failure {
-        let why = connection.errorText ?? Library.message(of: status)
-        let advice = Self.advice(status, seconds: connectTimeout).map { " (\($0))" } ?? ""
-        let text = "cannot connect to \(Terminal.escape(url)): \(why)\(advice)"
+        let detail = connection.detail
+        let why = detail?.text(without: "connect to", of: shown) ?? Library.message(of: status)
+        let advice = advice(status, detail).map { " (\($0))" } ?? ""
+        let text = "cannot connect to \(Terminal.escape(shown)): \(why)\(advice)"
         return status == BLIP_ERROR_TLS_SETUP ? .usage(text, status: status) : .connection(text, status: status)
     }
 
-    private static func advice(_ status: blip_status, seconds milliseconds: Int64) -> String? {
+    private var isUnix: Bool { url.hasPrefix("ws+unix:") || url.hasPrefix("wss+unix:") }
+
+    private func advice(_ status: blip_status, _ detail: Detail?) -> String? {
         switch status {
+        case BLIP_ERROR_REFUSED where isUnix:
+            "nothing listens there: start a server with blip serve"
+        case BLIP_ERROR_FILE where isUnix:
+            "check the path, or start a server with blip serve"
+        case BLIP_ERROR_PERMISSION:
+            isUnix ? "check the permissions of the socket and its folder" : "a firewall may forbid it"
         case BLIP_ERROR_REFUSED:
             "nothing listens there: check host and port, or start a server with blip serve"
         case BLIP_ERROR_RESOLVE:
@@ -140,24 +172,53 @@ struct Client {
         case BLIP_ERROR_UNREACHABLE:
             "check the address and the network"
         case BLIP_ERROR_TIMEOUT, BLIP_ERROR_PEER_SILENT:
-            "no answer for \(Number.fixed(Double(milliseconds) / 1000, milliseconds % 1000 == 0 ? 0 : 3)) s: "
+            "no answer for \(Number.fixed(Double(connectTimeout) / 1000, connectTimeout % 1000 == 0 ? 0 : 3)) s: "
                 + "check the address, or give it more time with --timeout"
         case BLIP_ERROR_CERTIFICATE:
-            "name the authority that signed it with --ca-file, or do without the check with --insecure"
+            certificateAdvice(detail)
         case BLIP_ERROR_TLS:
-            "check that the server speaks TLS on this port: ws:// if it does not, wss:// if it does"
+            tlsAdvice(detail)
         case BLIP_ERROR_TLS_SETUP:
             "check the files of --ca-file, --cert and --key"
         case BLIP_ERROR_SUBPROTOCOL:
             "offer what the server speaks with --protocol"
         case BLIP_ERROR_HTTP_STATUS:
-            "check the URL's path, and offer what the server speaks with --protocol"
+            httpAdvice(detail)
         case BLIP_ERROR_HTTP, BLIP_ERROR_WEBSOCKET:
             "is it a WebSocket server, and is TLS to be used (wss://) or not (ws://)?"
         case BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_PEER_CLOSED:
             "it ended before it was open: is it a WebSocket server, and is TLS to be used (wss://)?"
         default:
             nil
+        }
+    }
+
+    /// By OpenSSL's verify error (x509_vfy.h).
+    private func certificateAdvice(_ detail: Detail?) -> String {
+        switch detail?.code {
+        case 62, 64: "the certificate is for another name: connect by that name, or give --server-name"
+        case 9, 10: "check this machine's clock; the server may need a new certificate"
+        default: "name the authority that signed it with --ca-file, or do without the check with --insecure"
+        }
+    }
+
+    private func tlsAdvice(_ detail: Detail?) -> String {
+        // 70: protocol version; 112: unrecognized name (RFC 8446 §6).
+        if let detail, detail.isAlert, detail.code != 70, detail.code != 112 {
+            return identity == nil
+                ? "it may want a certificate: --cert and --key" : "it may not trust the certificate of --cert"
+        }
+        return "check that the server speaks TLS on this port: ws:// if it does not, wss:// if it does"
+    }
+
+    private func httpAdvice(_ detail: Detail?) -> String {
+        switch detail?.code ?? 0 {
+        case 300..<400: "redirects are not followed: use that URL"
+        case 401:
+            url == shown || isUnix
+                ? "give user:password@ in the URL" : "user name or password in the URL may be wrong"
+        case 431: "the headers are too large"
+        default: "check the URL's path, and offer what the server speaks with --protocol"
         }
     }
 }

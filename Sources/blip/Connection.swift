@@ -3,6 +3,7 @@ import CBLIP
 /// A client connection; released with the last reference.
 final class Connection: @unchecked Sendable {
     let handle: OpaquePointer
+    /// As messages show it: as typed for a Unix socket, without user name and password for others.
     let url: String
 
     /// Takes over the reference.
@@ -21,16 +22,16 @@ final class Connection: @unchecked Sendable {
         _ = blip_connection_wait_closed(handle, 2000)
     }
 
-    var errorText: String? {
+    /// Why it ended, once it has.
+    var detail: Detail? {
         var error: OpaquePointer?
         guard blip_connection_error(handle, &error) >= 0, let error else { return nil }
-        guard let message = Library.slice({ blip_error_message(error, $0) }), message.size > 0 else { return nil }
-        return Terminal.escape(message.string)
+        return Detail(error)
     }
 
     /// "lost the connection to ws://…: why; what to do".
     func lost(_ status: blip_status, _ extra: String = "") -> Failure {
-        let why = errorText ?? Library.message(of: status)
+        let why = detail?.text ?? Library.message(of: status)
         return .connection("lost the connection to \(Terminal.escape(url)): \(why)\(extra)", status: status)
     }
 }

@@ -93,7 +93,7 @@ final class Exchange: @unchecked Sendable {
                     Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue().completed(nil, status)
                 }, context, Self.release)
             let status = blip_connection_send(connection.handle, request, nil, nil, nil)
-            guard status >= 0 else { throw connection.lost(status) }
+            guard status >= 0 else { throw failure(status) }
             return
         }
         let status = blip_connection_send(
@@ -102,7 +102,7 @@ final class Exchange: @unchecked Sendable {
                 guard let context else { return }
                 Unmanaged<Exchange>.fromOpaque(context).takeUnretainedValue().completed(response, status)
             }, context, Self.release)
-        guard status >= 0 else { throw connection.lost(status) }
+        guard status >= 0 else { throw failure(status) }
     }
 
     private static let release: @convention(c) (UnsafeMutableRawPointer?) -> Void = { context in

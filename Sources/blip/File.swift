@@ -32,6 +32,25 @@ enum File {
         return (descriptor, isRegular ? UInt64(max(0, details.st_size)) : nil)
     }
 
+    /// Whether a file can be written or made, without touching it.
+    static func checkWritable(_ path: String) throws(Failure) {
+        var details = stat()
+        let folder: String
+        if stat(path, &details) == 0 {
+            if details.st_mode & S_IFMT == S_IFDIR {
+                throw .usage("cannot write \(Terminal.quote(path)): it is a directory")
+            }
+            folder = path
+        } else if errno == ENOENT {
+            folder = path.lastIndex(of: "/").map { String(path[...$0]) } ?? "."
+        } else {
+            throw .usage("cannot write \(Terminal.quote(path)): \(Output.reason)")
+        }
+        guard access(folder, W_OK) == 0 else {
+            throw .usage("cannot write \(Terminal.quote(path)): \(Output.reason)")
+        }
+    }
+
     /// Opens for writing and leaves what is there until `empty` is called, so that a failed request destroys nothing.
     static func openForWriting(_ path: String) throws(Failure) -> Int32 {
         let descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0o666)

@@ -1,9 +1,10 @@
 /// Numbers from and to text, without a locale.
 enum Number {
-    /// A whole number with an optional k, M or G (powers of 1,024).
-    static func integer(_ text: String) -> Int? {
-        let units: [Character: Int] = ["k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30]
-        guard let last = text.last, let unit = units[last] else { return Int(text) }
+    /// A whole number with an optional k, M or G, which are powers of `base`.
+    static func integer(_ text: String, base: Int) -> Int? {
+        let powers: [Character: Int] = ["k": 1, "K": 1, "M": 2, "G": 3]
+        guard let last = text.last, let power = powers[last] else { return Int(text) }
+        let unit = (0..<power).reduce(1) { unit, _ in unit * base }
         guard let number = Int(text.dropLast()) else { return nil }
         let (product, overflow) = number.multipliedReportingOverflow(by: unit)
         return overflow ? nil : product
@@ -21,6 +22,16 @@ enum Number {
         let sign = value < 0 && whole != 0 ? "-" : ""
         guard decimals > 0 else { return sign + digits }
         return "\(sign)\(digits.dropLast(decimals)).\(digits.suffix(decimals))"
+    }
+
+    /// "102,400".
+    static func grouped(_ value: Int) -> String {
+        var result = ""
+        for (index, digit) in String(value).reversed().enumerated() {
+            if index > 0 && index % 3 == 0 && digit != "-" { result = "," + result }
+            result = String(digit) + result
+        }
+        return result
     }
 
     /// "742 bytes", "13.1 MB".

@@ -46,5 +46,11 @@ final class Reply: @unchecked Sendable {
 
     /// Of an error reply. Without them it is BLIP's and means "unspecified" (599).
     var domain: String { property("Error-Domain") ?? "BLIP" }
+    /// "DOMAIN/code: text" on one line.
+    func errorText(_ body: some Collection<UInt8>) -> String {
+        let text = Terminal.escape(String(decoding: body, as: UTF8.self))
+        return "\(Terminal.escape(domain))/\(code)\(text.isEmpty ? "" : ": \(text)")"
+    }
+
     var code: Int { property("Error-Code").flatMap { Int($0) } ?? 599 }
 }

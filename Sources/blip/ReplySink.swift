@@ -34,8 +34,7 @@ final class ReplySink {
     /// The one-line text of an error reply; nil for others.
     var errorText: String? {
         guard reply.isError else { return nil }
-        let text = Terminal.escape(String(decoding: kept, as: UTF8.self))
-        return "\(Terminal.escape(reply.domain)) \(reply.code)\(text.isEmpty ? "" : ": \(text)")"
+        return reply.errorText(kept)
     }
 
     func take(_ bytes: UnsafeRawBufferPointer) throws(Failure) {

@@ -40,6 +40,9 @@ struct RequestBody {
             let (descriptor, size) = try File.openForReading(path)
             source = size.map { .file(descriptor, $0) } ?? .stream(descriptor)
         } else if path != nil || standardInput {
+            guard fcntl(STDIN_FILENO, F_GETFL) >= 0 else {
+                throw .usage("cannot read standard input: \(Output.reason)", status: BLIP_ERROR_FILE)
+            }
             source = .stream(STDIN_FILENO)
         } else {
             source = .none

@@ -39,6 +39,7 @@ enum RequestCommand {
         if isNoReply && arguments.has("--output") {
             throw .usage("--no-reply and --output exclude each other: without a reply there is nothing to write")
         }
+        if let path = arguments.value("--output") { try File.checkWritable(path) }
         let connection = try client.open()
         if isVerbose { describe(connection) }
         let output = try arguments.value("--output").map { path throws(Failure) in try File.openForWriting(path) }
@@ -91,6 +92,7 @@ enum RequestCommand {
                     "cannot set the property \(Terminal.quote(key)): \(Library.message(of: status))", status: status)
             }
         }
+        try checkSize(ofProperties: message)
         var flags: UInt32 = 0
         if arguments.has("--compressed") { flags |= BLIP_FLAG_COMPRESSED }
         if arguments.has("--urgent") { flags |= BLIP_FLAG_URGENT }
@@ -100,6 +102,24 @@ enum RequestCommand {
             try Library.check(blip_message_set_streamed(message, true), "ask for the reply as a stream")
         }
         return message
+    }
+
+    /// Each key and value takes a byte more than its own.
+    private static func checkSize(ofProperties message: OpaquePointer) throws(Failure) {
+        var count = 0
+        _ = blip_message_property_count(message, &count)
+        var size = 0
+        for index in 0..<count {
+            var key = blip_slice()
+            var value = blip_slice()
+            guard blip_message_property_at(message, index, &key, &value) >= 0 else { continue }
+            size += key.size + value.size + 2
+        }
+        guard size <= 100 << 10 else {
+            throw .usage(
+                "the properties are \(Number.grouped(size)) bytes, at most 102,400 are allowed",
+                status: BLIP_ERROR_LIMIT)
+        }
     }
 
     private static func describe(_ connection: Connection) {

@@ -17,7 +17,7 @@ enum ServeCommand {
                 help: "WebSocket subprotocol to speak, as BLIP_3+CBMobile_3 (default: BLIP_3 and BLIP)"),
             Option(name: "--tls-cert", value: "FILE", help: "certificate chain (PEM): serve wss, with --tls-key"),
             Option(name: "--tls-key", value: "FILE", help: "private key (PEM) of --tls-cert"),
-            Option(name: "--client-ca", value: "FILE", help: "want client certificates signed by these (PEM)"),
+            Option(name: "--client-ca", value: "FILE", help: "require client certificates signed by these (PEM)"),
             Option(name: "--threads", value: "N", help: "loop threads (default 1)"),
             .verbose, .json, .helpOption,
         ],
@@ -35,7 +35,7 @@ enum ServeCommand {
         run: run)
 
     private static func run(_ arguments: Arguments) throws(Failure) -> Int32 {
-        let address = try Address(parsing: arguments.operands[0])
+        let address = try Address(parsing: arguments.operands[0], isListening: true)
         let identity = try Client.identity(arguments, "--tls-cert", "--tls-key")
         for option in ["--tls-cert", "--tls-key", "--client-ca"] {
             if let path = arguments.value(option) { try File.checkReadable(path, for: option) }
@@ -123,6 +123,7 @@ enum ServeCommand {
     }
 
     private static func start(_ listener: OpaquePointer, at address: Address, shown: String) throws(Failure) {
+        let isUnix = if case .unix = address.place { true } else { false }
         let status =
             switch address.place {
             case .tcp(let host, let port): host.withSlice { blip_listener_start(listener, $0, port) }
@@ -131,22 +132,32 @@ enum ServeCommand {
         guard status < 0 else { return }
         let advice: String
         switch status {
-        case BLIP_ERROR_ADDRESS_IN_USE:
+        case BLIP_ERROR_ADDRESS_IN_USE where !isUnix:
             advice = " (another program listens there: take another port, or 0 for a free one)"
+        case BLIP_ERROR_ADDRESS_IN_USE where isUnix:
+            advice = " (another program listens there: take another path)"
+        case BLIP_ERROR_PERMISSION where isUnix: advice = " (check the permissions of the socket's folder)"
         case BLIP_ERROR_PERMISSION: advice = " (ports below 1024 are root's: take a higher one)"
         case BLIP_ERROR_TLS_SETUP: advice = " (check the files of --tls-cert, --tls-key and --client-ca)"
         case BLIP_ERROR_RESOLVE, BLIP_ERROR_NETWORK, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_ARGUMENT:
-            advice = " (the host is an address of this machine, such as 127.0.0.1)"
+            advice =
+                isUnix
+                ? " (check the path and its folder)" : " (the host is an address of this machine, such as 127.0.0.1)"
+        case BLIP_ERROR_FILE where isUnix: advice = " (check the path and its folder)"
         default: advice = ""
         }
         var error: OpaquePointer?
         var why = Library.message(of: status)
-        if blip_listener_error(listener, &error) >= 0,
-            let message = Library.slice({ blip_error_message(error, $0) }), message.size > 0
-        {
-            why = Terminal.escape(message.string)
+        var subject = Terminal.escape(shown)
+        if blip_listener_error(listener, &error) >= 0, let detail = error.flatMap({ Detail($0) }) {
+            why = detail.text
+            // It says itself what it is about, and a port with its host.
+            if why.hasPrefix("listen on "), let end = why.indices.first(where: { why[$0...].hasPrefix(": ") }) {
+                subject = String(why[..<end].dropFirst("listen on ".count))
+                why = String(why[end...].dropFirst(2))
+            }
         }
-        let text = "cannot listen on \(Terminal.escape(shown)): \(why)\(advice)"
+        let text = "cannot listen on \(subject): \(why)\(advice)"
         throw status == BLIP_ERROR_TLS_SETUP || status == BLIP_ERROR_ARGUMENT
             ? .usage(text, status: status) : .connection(text, status: status)
     }

@@ -37,7 +37,7 @@ final class ServeLog: Sendable {
     func watch(runtime: OpaquePointer) {
         guard isVerbose else { return }
         _ = blip_runtime_set_log(
-            runtime, BLIP_LOG_INFO,
+            runtime, BLIP_LOG_WARNING,
             { level, domain, text, _ in
                 let name = level == BLIP_LOG_ERROR ? "error" : level == BLIP_LOG_WARNING ? "warning" : "info"
                 Output.error("* \(Terminal.escape(domain.string)) \(name): \(Terminal.escape(text.string))\n")
@@ -59,9 +59,21 @@ final class ServeLog: Sendable {
             listener,
             { connection, status, _ in
                 guard let connection else { return }
-                let why = status < 0 ? ": \(Library.message(of: status))" : ""
-                Output.error("- \(ServeLog.peer(connection))\(why)\n")
+                Output.error("- \(ServeLog.ending(of: connection, status))\n")
             }, nil, nil)
+    }
+
+    /// Who left, and why if it was not in order.
+    private static func ending(of connection: OpaquePointer, _ status: blip_status) -> String {
+        var error: OpaquePointer?
+        var why = Library.message(of: status)
+        if blip_connection_error(connection, &error) >= 0, let detail = error.flatMap({ Detail($0) }) {
+            why = detail.text
+        }
+        let address = peer(connection)
+        if status >= 0 { return address }
+        // One that never opened has no address, but its error names the peer.
+        return address == "?" ? "a client that was refused: \(why)" : "\(address): \(why)"
     }
 
     private static func peer(_ connection: OpaquePointer) -> String {

@@ -26,7 +26,7 @@ enum Tool {
         }
         guard let command = commands.first(where: { $0.name == first }) else {
             let kind = first.hasPrefix("-") ? "option" : "command"
-            let name = Terminal.escape(first)
+            let name = Terminal.escape(Credentials.removed(from: first))
             let near = Spelling.nearest(to: first, among: commands.map(\.name)).map { "; did you mean \($0)?" } ?? ""
             Output.error("blip: unknown \(kind) \(name)\(near) (blip --help lists what there is)\n")
             return ExitCode.usage

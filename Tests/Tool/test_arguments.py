@@ -1,10 +1,11 @@
 """The argument parser and the help."""
 
 import re
+import subprocess
 
 import pytest
 
-from program import ROOT, blip
+from program import BLIP, ROOT, blip
 
 COMMANDS = ["serve", "request", "bench", "ping"]
 
@@ -97,12 +98,24 @@ def test_without_arguments_the_help_goes_to_standard_error():
         (["request", "1", "echo", "--ca-file", "/nonexistent"], ["cannot read '/nonexistent' of --ca-file"]),
         (["request", "1", "echo", "--protocol", "a b"], ["--protocol wants BLIP_3", "'a b'"]),
         (["request", "nowhere", "echo"], ["cannot use the address 'nowhere'", "port"]),
-        (["request", "ftp://host/", "echo"], ["cannot use the URL 'ftp://host/'", "ws://host:port/path"]),
-        (["request", "ws://", "echo"], ["cannot use the URL 'ws://'"]),
-        (["request", "ws://host:99999/", "echo"], ["cannot use the URL"]),
-        (["request", "ws://ho st/", "echo"], ["cannot use the URL"]),
+        (["request", "ftp://host/", "echo"], ["'ftp://host/': there is no such scheme", "ws://host:port/path"]),
+        (["serve", "ftp://host/"], ["'ftp://host/': there is no such scheme", "ws://host:port/path"]),
+        (["request", "ws://", "echo"], ["cannot use the address 'ws://'", "no host"]),
+        (["request", "ws://ho st/", "echo"], ["cannot use the address", "host names cannot have"]),
+        (["request", "ws://host:99999/", "echo"], ["the port is a number from 1 to 65535"]),
+        (["request", "ws://host:0/", "echo"], ["the port is a number from 1 to 65535"]),
+        (["request", "host:x", "echo"], ["the port is a number from 1 to 65535"]),
+        (["request", "99999", "echo"], ["the port is a number from 1 to 65535"]),
+        (["request", "0", "echo"], ["the port is a number from 1 to 65535"]),
+        (["request", "/tmp/a.sock", "echo"], ["for a Unix socket: unix:/tmp/a.sock"]),
+        (["serve", "./a.sock"], ["for a Unix socket: unix:./a.sock"]),
+        (["request", "u:secret@host:1", "echo"], ["'host:1'", "user:password@ needs a whole URL"]),
+        (["request", "1", "echo", "--header", "Upgrade: x"], ["Upgrade is set by the library"]),
+        (["request", "1", "echo", "--header", "a b: x"], ["--header: 'a b' cannot be sent"]),
+        (["request", "1", "echo", "-o", "/nonexistent/x"], ["cannot write '/nonexistent/x': No such file"]),
+        (["request", "1", "echo", "-o", "/tmp"], ["cannot write '/tmp': it is a directory"]),
         (["serve", "127.0.0.1:x"], ["cannot use the address '127.0.0.1:x'", "the port"]),
-        (["serve", "127.0.0.1:65536"], ["the port is a number from 0 to 65535"]),
+        (["serve", "127.0.0.1:65536"], ["the port is a number from 0 to 65535, where 0 is a free one"]),
         (["serve", "::1:4984"], ["an IPv6 address stands in brackets"]),
         (["serve", "host/path"], ["a path needs a whole URL"]),
         (["serve", "unix:"], ["a Unix socket's address is unix:/path"]),
@@ -120,6 +133,36 @@ def test_what_cannot_be_used_is_said_in_one_line(arguments, says):
     text = complaint(blip(*arguments))
     for part in says:
         assert part in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["request", "ws://joe:secret@/", "echo"],
+        ["request", "ws://joe:sec/secret@host", "echo"],
+        ["request", "joe:secret@host:1", "echo"],
+        ["request", "ftp://joe:secret@host", "echo"],
+        ["serve", "ws://joe:secret@127.0.0.1:0"],
+        ["ping", "1", "ws://joe:secret@host/"],
+        ["ws://joe:secret@host/"],
+    ],
+    ids=" ".join,
+)
+def test_passwords_are_not_shown(words):
+    text = complaint(blip(*words))
+    assert "secret" not in text and "joe:" not in text
+
+
+def test_properties_at_the_limit(server):
+    text = complaint(blip("request", server.url, "sink", "-p", "a=" + "x" * 102_385))
+    assert "the properties are 102,401 bytes, at most 102,400 are allowed" in text
+    assert blip("request", server.url, "sink", "-p", "a=" + "x" * 102_384).stdout == b"0"
+
+
+def test_closed_standard_input():
+    script = 'exec "$0" request 1 echo - <&-'
+    text = complaint(subprocess.run(["sh", "-c", script, BLIP], capture_output=True, timeout=30))
+    assert "cannot read standard input: Bad file descriptor" in text
 
 
 def test_options_may_stand_anywhere_and_be_joined(server):

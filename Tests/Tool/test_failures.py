@@ -1,6 +1,7 @@
 """Every way in which there is no reply: one clear line, the right exit code."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -74,6 +75,65 @@ def test_a_server_of_another_kind(raw_server, response, says):
     result = blip("request", raw_server(answer), "echo", "--timeout", "3")
     assert says in refusal(result)
     assert b"\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ["head", "says"],
+    [
+        (b"302 Found\r\nLocation: ws://me:secret@other.example/x", "redirects are not followed: use that URL"),
+        (b"401 Unauthorized", "give user:password@ in the URL"),
+        (b"404 Not Found", "check the URL's path"),
+        (b"431 Request Header Fields Too Large", "the headers are too large"),
+    ],
+)
+def test_advice_for_a_status(raw_server, head, says):
+    def answer(connection):
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 " + head + b"\r\nContent-Length: 0\r\n\r\n")
+        connection.recv(1 << 16)
+
+    text = refusal(blip("request", raw_server(answer), "echo", "--timeout", "3"))
+    assert says in text and "secret" not in text
+
+
+def test_a_refused_password_is_not_shown(raw_server):
+    def answer(connection):
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+
+    url = f"ws://me:secret@127.0.0.1:{raw_server(answer)}/"
+    for command in (["request", url, "echo"], ["bench", url], ["ping", url], ["request", url, "echo", "--json"]):
+        result = blip(*command)
+        assert "in the URL may be wrong" in refusal(result)
+        assert b"secret" not in result.stdout + result.stderr
+
+
+def test_a_password_is_shown_nowhere(server):
+    url = server.url.replace("://", "://me:secret@")
+    outputs = b""
+    for command in (["request", url, "error", "-v"], ["bench", url, "-n", "1"], ["ping", url, "-c", "1"]):
+        result = blip(*command)
+        assert result.returncode in (0, 1)
+        outputs += result.stdout + result.stderr
+    assert outputs and b"secret" not in outputs and b"me:" not in outputs
+
+
+def test_a_unix_socket_that_is_not_there(tmp_path):
+    text = refusal(blip("request", f"unix:{tmp_path}/none", "echo"))
+    assert text.startswith(f"blip: cannot connect to unix:{tmp_path}/none: No such file")
+    assert "start a server with blip serve" in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_unix_socket_of_another_user(tmp_path_factory, tmp_path):
+    with Server(address=f"unix:{tmp_path}/socket") as server:
+        os.chmod(f"{tmp_path}/socket", 0o600)
+        tmp_path.chmod(0o755)
+        tmp_path_factory.getbasetemp().chmod(0o755)
+        tmp_path_factory.getbasetemp().parent.chmod(0o755)
+        result = blip("request", f"unix:{tmp_path}/socket", "echo", user=65534, group=65534, extra_groups=[])
+        assert "check the permissions of the socket and its folder" in refusal(result)
+        assert server.stop()[0] == 0
 
 
 def test_a_subprotocol_that_the_server_does_not_speak(server):
@@ -173,7 +233,9 @@ class TestTLS:
             *["--tls-cert", certificates / "other.pem", "--tls-key", certificates / "other.key"]
         ) as other:
             text = refusal(blip("request", other.url, "echo", "--ca-file", certificates / "ca.pem"))
-            assert "certificate" in text
+            assert "the certificate is for another name" in text and "--server-name" in text
+            trusting = ["--ca-file", certificates / "ca.pem", "--server-name", "other.example"]
+            assert blip("request", other.url, "echo", "-d", "x", *trusting).stdout == b"x"
 
     def test_plain_text_to_a_tls_server(self, secure):
         refusal(blip("request", secure.url.replace("wss:", "ws:"), "echo", "--timeout", "3"))
@@ -197,4 +259,5 @@ class TestTLS:
             trusting = ["--ca-file", certificates / "ca.pem"]
             own = ["--cert", certificates / "client.pem", "--key", certificates / "client.key"]
             assert blip("request", strict.url, "echo", "-d", "x", *trusting, *own).stdout == b"x"
-            refusal(blip("request", strict.url, "echo", "-d", "x", *trusting))
+            text = refusal(blip("request", strict.url, "echo", "-d", "x", *trusting))
+            assert "it may want a certificate: --cert and --key" in text

@@ -119,7 +119,7 @@ def test_source(server, size, flags):
 def test_source_wants_a_size(server, size):
     result = blip("request", server.url, "source", "-p", f"size={size}")
     assert result.returncode == 1
-    assert b'BLIP 400: source wants a property "size"' in result.stderr
+    assert b'BLIP/400: source wants a property "size"' in result.stderr
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000, 20_000_000])
@@ -144,7 +144,7 @@ def test_error_reply(server):
     request = ["request", server.url, "error", "-p", "domain=Test", "-p", "code=-7", "-p", "text=it \x1b[1mfailed"]
     result = blip(*request)
     assert (result.returncode, result.stdout) == (1, b"")
-    assert result.stderr.decode() == f"blip: {server.url} answered with an error: Test -7: it \\x1b[1mfailed\n"
+    assert result.stderr.decode() == f"blip: {server.url} answered with an error: Test/-7: it \\x1b[1mfailed\n"
     result = blip(*request, "--json")
     reply = json.loads(result.stdout)
     assert result.returncode == 1
@@ -154,7 +154,7 @@ def test_error_reply(server):
 def test_error_without_properties(server):
     result = blip("request", server.url, "error")
     assert result.returncode == 1
-    assert b"BLIP 599: the error that was asked for" in result.stderr
+    assert b"BLIP/599: the error that was asked for" in result.stderr
 
 
 def test_a_long_error_text_is_cut_to_one_line(server):
@@ -166,7 +166,7 @@ def test_a_long_error_text_is_cut_to_one_line(server):
 def test_unknown_profile(server):
     result = blip("request", server.url, "nobody")
     assert result.returncode == 1
-    assert b"BLIP 404" in result.stderr
+    assert b"BLIP/404: " in result.stderr
 
 
 def test_no_reply(server):

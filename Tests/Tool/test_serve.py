@@ -114,7 +114,7 @@ def test_port_in_use(server):
     assert result.returncode == 2
     text = result.stderr.decode()
     assert text.count("\n") == 1
-    assert f"cannot listen on 127.0.0.1:{server.port}" in text and "another program listens there" in text
+    assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use (another program" in text
 
 
 def test_an_address_of_another_machine():
@@ -140,6 +140,7 @@ def test_verbose_shows_connections():
     text = errors.decode()
     assert "+ 127.0.0.1:" in text and "BLIP_3" in text and "?a=1" in text
     assert "\n- 127.0.0.1:" in text
+    assert text.count("\n") == 3 and text.endswith("* stopped\n"), text
 
 
 def test_many_clients_at_once():

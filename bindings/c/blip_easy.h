@@ -109,29 +109,53 @@ static inline bool blip_easy_is_error(blip_message *response)
 
 /* ---- connections ---- */
 
-/* Makes a connection on the shared runtime, opens it and waits. On success *connection is yours to release. On failure
- * it is NULL, and the reason was written to `errors` (NULL: nowhere). */
+/* Makes a connection on the shared runtime that does not open yet: set its handlers, then call blip_easy_open. On
+ * success *connection is yours to release. On failure it is NULL, and the reason was written to `errors` (NULL:
+ * nowhere). */
+static inline blip_status blip_easy_connection_new(const char *url, blip_connection **connection, FILE *errors)
+{
+    blip_status status;
+    *connection = NULL;
+    status = blip_connection_new(blip_runtime_default(), blip_text(url), NULL, connection);
+    if (status != BLIP_OK && errors != NULL) {
+        blip_error *error = NULL;
+        blip_slice text = blip_text(blip_status_message(status));
+        if (blip_url_check(blip_text(url), &error) == BLIP_ERROR_URL)
+            (void)blip_error_message(error, &text);
+        /* Without the URL, which may hold a password. */
+        fprintf(errors, "cannot connect: " BLIP_FORMAT " (%s)\n", BLIP_ARGUMENTS(text), blip_status_name(status));
+        blip_error_release(error);
+    }
+    return status;
+}
+
+/* Opens a connection and waits. On failure the reason was written to `errors` (NULL: nowhere). */
+static inline blip_status blip_easy_open(blip_connection *connection, int64_t timeout, FILE *errors)
+{
+    blip_status status = blip_connection_wait_open(connection, timeout);
+    if (status != BLIP_OK && errors != NULL) {
+        blip_error *error = NULL;
+        blip_slice url = blip_text("(no URL)"), text = blip_text(blip_status_message(status));
+        (void)blip_connection_url(connection, &url);
+        if (blip_connection_error(connection, &error) == BLIP_OK)
+            (void)blip_error_message(error, &text);
+        fprintf(errors, "cannot connect to " BLIP_FORMAT ": " BLIP_FORMAT " (%s)\n", BLIP_ARGUMENTS(url),
+            BLIP_ARGUMENTS(text), blip_status_name(status));
+    }
+    return status;
+}
+
+/* Both at once, for programs that only ask: requests of the peer may come before a handler could be set. */
 static inline blip_status blip_easy_connect(
     const char *url, int64_t timeout, blip_connection **connection, FILE *errors)
 {
-    blip_connection *made = NULL;
-    blip_status status = blip_connection_new(blip_runtime_default(), blip_text(url), NULL, &made);
-    *connection = NULL;
+    blip_status status = blip_easy_connection_new(url, connection, errors);
     if (status == BLIP_OK)
-        status = blip_connection_wait_open(made, timeout);
-    if (status == BLIP_OK) {
-        *connection = made;
-        return BLIP_OK;
+        status = blip_easy_open(*connection, timeout, errors);
+    if (status != BLIP_OK) {
+        blip_connection_release(*connection);
+        *connection = NULL;
     }
-    if (errors != NULL) {
-        blip_error *error = NULL;
-        blip_slice text = blip_text(blip_status_message(status));
-        if (blip_connection_error(made, &error) == BLIP_OK)
-            (void)blip_error_message(error, &text);
-        fprintf(errors, "cannot connect to %s: " BLIP_FORMAT " (%s)\n", url != NULL ? url : "(no URL)",
-            BLIP_ARGUMENTS(text), blip_status_name(status));
-    }
-    blip_connection_release(made);
     return status;
 }
 
