@@ -113,6 +113,11 @@ test-interop: tool test-packages $(VENV)/ready $(BUILD)/venv-pythonblip/ready ##
 test-packages:
 	@scripts/ensure-packages test
 
+.PHONY: conformance
+conformance: tool ## BLIP and WebSocket conformance, both roles: our own suite and Autobahn's
+	Tests/Conformance/run blip
+	Tests/Conformance/run websocket
+
 .PHONY: test-sanitize
 test-sanitize: packages ## Swift and C tests under the thread and the address sanitizer
 	scripts/test-sanitize thread

@@ -13,7 +13,12 @@ extension Connection {
                 if phase == .waitingForAccept { stream.pauseReading() }
                 return phase == .waitingForAccept ? 0 : bytes.count
             }
-            consumed = receiveHead(bytes)
+            // An interim answer may have the final one behind it.
+            var taken = 0
+            repeat {
+                taken = receiveHead(UnsafeMutableRawBufferPointer(rebasing: bytes[consumed...]))
+                consumed += taken
+            } while taken > 0 && consumed < bytes.count && phase == .upgrading
             if phase == .waitingForAccept { stream.pauseReading() }
         }
         guard consumed < bytes.count, let session = openSession() else { return consumed }

@@ -32,6 +32,8 @@ enum BenchCommand {
             body: BenchBody(size: size), profile: arguments.value("--profile") ?? "echo", count: count,
             slots: min(inFlight, count), isCompressed: isCompressed)
         let connection = try client.open { bench.startWhenOpen($0) }
+        // Also after a failure: a process that just ends looks like a lost connection.
+        defer { connection.close() }
         let result = try bench.wait(connection, patience: client.patience)
         connection.close()
         if arguments.has("--json") {

@@ -31,7 +31,10 @@ enum EchoProfile {
         let bytes = encoded.bytes
         // Nearly every peer sends Profile first: what follows needs no second look.
         if let rest = dropProfile(bytes) {
-            return rest.isEmpty ? BLIP_OK : blip_message_set_properties(response, blip_slice(rest))
+            if rest.isEmpty { return BLIP_OK }
+            let status = blip_message_set_properties(response, blip_slice(rest))
+            // Two properties of one key cannot be sent: below, the first counts.
+            if status != BLIP_ERROR_ARGUMENT { return status }
         }
         var count = 0
         _ = blip_message_property_count(request, &count)
@@ -40,6 +43,8 @@ enum EchoProfile {
             var value = blip_slice()
             guard blip_message_property_at(request, index, &key, &value) >= 0 else { continue }
             if key.bytes.elementsEqual("Profile".utf8) { continue }
+            var known = blip_slice()
+            if blip_message_property(response, key, &known) >= 0 { continue }
             let status = blip_message_set_property(response, key, value)
             guard status >= 0 else { return status }
         }

@@ -41,6 +41,8 @@ enum RequestCommand {
         }
         if let path = arguments.value("--output") { try File.checkWritable(path) }
         let connection = try client.open()
+        // Also after a failure: a process that just ends looks like a lost connection.
+        defer { connection.close() }
         if isVerbose { describe(connection) }
         let output = try arguments.value("--output").map { path throws(Failure) in try File.openForWriting(path) }
         try body.attach(to: request)
