@@ -51,8 +51,15 @@ $(BUILD)/bin/blip: $(wildcard Sources/blip/*.swift) Include/blip.h Package.swift
 packages:
 	@scripts/ensure-packages build
 
+# Paths are written into files, and used by the shell, as they are.
+.PHONY: check-prefix
+check-prefix:
+	@case "$(PREFIX)$(DESTDIR)" in \
+	*[[:space:]]*) echo "PREFIX and DESTDIR must not contain spaces: '$(PREFIX)' '$(DESTDIR)'" >&2; exit 1;; esac
+	@case "$(PREFIX)" in /*) ;; *) echo "PREFIX must be an absolute path, not '$(PREFIX)'" >&2; exit 1;; esac
+
 .PHONY: install
-install: ## install below $(DESTDIR)$(PREFIX) what `make` has built
+install: check-prefix ## install below $(DESTDIR)$(PREFIX) what `make` has built
 	@test -x $(BUILD)/install/blip || { echo "nothing is built yet: run make first" >&2; exit 1; }
 	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(DATADIR)/man/man1 \
 		$(DESTDIR)$(DATADIR)/bash-completion/completions
@@ -65,10 +72,10 @@ install: ## install below $(DESTDIR)$(PREFIX) what `make` has built
 	install -m 755 $(BUILD)/install/blip $(DESTDIR)$(BINDIR)/blip
 	install -m 644 docs/man/blip.1 $(DESTDIR)$(DATADIR)/man/man1/blip.1
 	install -m 644 packaging/blip.bash-completion $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
-	@if test -z "$(DESTDIR)" && test "$$(id -u)" = 0; then ldconfig; fi
+	@test -n "$(DESTDIR)" || scripts/after-install $(LIBDIR) $(SONAME)
 
 .PHONY: uninstall
-uninstall: ## remove what install put there
+uninstall: check-prefix ## remove what install put there
 	rm -f $(DESTDIR)$(INCLUDEDIR)/blip.h $(DESTDIR)$(INCLUDEDIR)/blip_easy.h \
 		$(DESTDIR)$(LIBDIR)/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc $(DESTDIR)$(BINDIR)/blip \
@@ -144,7 +151,8 @@ lint: ## check format, layers and forbidden constructs
 
 .PHONY: clean
 clean: ## remove everything that was built
-	rm -rf .build build
+	rm -rf .build build bindings/python/build bindings/python/*.egg-info bindings/python/src/*.egg-info
+	find bindings examples Tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
 help: ## list the targets

@@ -6,8 +6,6 @@ struct Command: Sendable {
     let operandCount: ClosedRange<Int>
     let options: [Option]
     let notes: String
-    /// With --json failures are reported on standard output as well.
-    var reportsAsJSON = true
     let run: @Sendable (Arguments) throws(Failure) -> Int32
 
     var help: String {

@@ -31,39 +31,34 @@ enum Tool {
             Output.error("blip: unknown \(kind) \(name)\(near) (blip --help lists what there is)\n")
             return ExitCode.usage
         }
-        var name = "blip \(command.name)"
+        let words = arguments.dropFirst()
         do throws(Failure) {
-            let parsed = try Arguments(Array(arguments.dropFirst()), for: command)
+            let parsed = try Arguments(Array(words), for: command)
             if parsed.has("--help") {
                 Output.print(command.help)
                 return ExitCode.success
             }
-            if command.reportsAsJSON && parsed.has("--json") {
-                return runReporting(command, parsed)
-            }
             return try command.run(parsed)
         } catch {
-            if error.exitCode != ExitCode.usage { name = "blip" }
-            Output.error("\(name): \(error.text)\n")
+            // Looked for as typed: what is wrong may be the options.
+            report(error, of: command, asJSON: words.prefix { $0 != "--" }.contains("--json"))
             return error.exitCode
         }
     }
 
     /// With --json a failure is an object on standard output too, for the program that reads it.
-    private static func runReporting(_ command: Command, _ arguments: Arguments) -> Int32 {
-        do throws(Failure) {
-            return try command.run(arguments)
-        } catch {
+    private static func report(_ failure: Failure, of command: Command, asJSON: Bool) {
+        if asJSON {
             var json = JSONWriter()
             json.object { json in
                 json.field("type", "failure")
-                json.field("status", Library.name(of: error.status))
-                json.field("text", error.text)
+                json.field("status", Library.name(of: failure.status))
+                json.field("text", failure.text)
             }
             Output.print(json.text + "\n")
-            Output.error("blip\(error.exitCode == ExitCode.usage ? " \(command.name)" : ""): \(error.text)\n")
-            return error.exitCode
         }
+        let name = failure.exitCode == ExitCode.usage ? "blip \(command.name)" : "blip"
+        Output.error("\(name): \(failure.text)\n")
     }
 
     private static func explain(_ name: String?) -> Int32 {

@@ -1,5 +1,6 @@
 """The argument parser and the help."""
 
+import json
 import re
 import subprocess
 
@@ -151,6 +152,15 @@ def test_what_cannot_be_used_is_said_in_one_line(arguments, says):
 def test_passwords_are_not_shown(words):
     text = complaint(blip(*words))
     assert "secret" not in text and "joe:" not in text
+
+
+def test_wrong_options_as_json():
+    result = blip("ping", "1", "--json", "--cuont", "1")
+    assert result.returncode == 64
+    failure = json.loads(result.stdout)
+    assert (failure["type"], failure["status"]) == ("failure", "BLIP_ERROR_ARGUMENT")
+    assert result.stderr.decode() == f"blip ping: {failure['text']}\n"
+    assert blip("ping", "1", "--cuont", "--", "--json").stdout == b""
 
 
 def test_properties_at_the_limit(server):

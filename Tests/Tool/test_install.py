@@ -89,6 +89,22 @@ def test_a_c_program_builds_with_pkg_config(installed, tmp_path, where):
     assert run(tmp_path / "program", env=environment).startswith("1.")
 
 
+@pytest.mark.parametrize("prefix", ["relative", "/with a space"])
+@pytest.mark.parametrize("target", ["install", "uninstall"])
+def test_a_prefix_that_cannot_be_used(tmp_path, target, prefix):
+    result = subprocess.run(
+        ["make", target, f"DESTDIR={tmp_path}/", f"PREFIX={prefix}"], cwd=ROOT, capture_output=True, timeout=60
+    )
+    assert result.returncode != 0 and b"PREFIX" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_prefix_where_the_loader_does_not_look(tmp_path):
+    output = run("make", "install", f"PREFIX={tmp_path}/own", cwd=ROOT)
+    assert f"set LD_LIBRARY_PATH={tmp_path}/own/lib" in output
+    assert "LD_LIBRARY_PATH" not in run("make", "install", f"DESTDIR={tmp_path}/package", "PREFIX=/opt/blip", cwd=ROOT)
+
+
 def test_uninstall_leaves_nothing(installed, tmp_path):
     run("make", "install", f"DESTDIR={tmp_path}", "PREFIX=/usr", cwd=ROOT)
     run("make", "uninstall", f"DESTDIR={tmp_path}", "PREFIX=/usr", cwd=ROOT)

@@ -48,7 +48,13 @@ def test_bench_percentiles_are_those_of_the_server():
 def test_bench_counts_error_replies(server):
     result = blip("bench", server.url, "--profile", "nobody", "-n", "50", "--json")
     assert result.returncode == 1
-    assert json.loads(result.stdout)["errors"] == 50
+    report = json.loads(result.stdout)
+    assert report["errors"] == 50 and report["firstError"].startswith("BLIP/404: ")
+    assert result.stderr.decode() == f"blip: {server.url} answered with an error: {report['firstError']}\n"
+
+
+def test_bench_of_one(server):
+    assert blip("bench", server.url, "-n", "1").stdout.startswith(b"1 reply in ")
 
 
 def test_bench_when_the_server_dies():
