@@ -97,6 +97,8 @@ extension Connection {
     /// The peer broke a protocol: says so with a close frame and ends.
     func break_(_ session: Session, _ code: UInt16, _ failure: Failure) {
         guard phase == .open || phase == .closing else { return }
+        guard !session.isBroken else { return }
+        session.isBroken = true
         runtimeHold.log(BLIP_LOG_WARNING, "connection", failure.text)
         if phase == .open { startClosing(session, pending: failure, final: failure) }
         var text = failure.text

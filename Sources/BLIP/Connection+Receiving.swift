@@ -22,12 +22,23 @@ extension Connection {
             if phase == .waitingForAccept { stream.pauseReading() }
         }
         guard consumed < bytes.count, let session = openSession() else { return consumed }
+        // After a broken protocol nothing is worth reading.
+        if session.isBroken { return bytes.count }
+        let inflatedBefore = session.engine.bytesInflated
         while consumed < bytes.count, !isReadingPaused, phase == .open || phase == .closing {
             let rest = UnsafeMutableRawBufferPointer(start: base + consumed, count: bytes.count - consumed)
             switch session.parser.next(rest) {
             case .binary(let payload, let count):
                 consumed += count
                 if phase == .open { handle(session.engine.receive(payload), session) }
+                if session.engine.bytesInflated &- inflatedBefore > Self.inflationBudget, consumed < bytes.count {
+                    // Others come first: a few bytes on the wire can be much work.
+                    stream.pauseReading()
+                    loop.post { [self] in if !isReadingPaused { self.stream?.resumeReading() } }
+                    publishCounters(session, stream)
+                    context.reclaim()
+                    return consumed
+                }
             case .incomplete(let needed):
                 stream.bytesWanted = needed
                 publishCounters(session, stream)
@@ -392,6 +403,9 @@ extension Connection {
         isReadingPaused = true
         stream?.pauseReading()
     }
+
+    /// Bytes inflated in one turn before other connections come first.
+    private static let inflationBudget: UInt64 = 1 << 20
 
     @inline(__always)
     static var profileKey: UnsafeRawBufferPointer { ("Profile" as StaticString).bytes }

@@ -22,7 +22,6 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     private let hasEnded = Atomic<Bool>(false)
 
     public init(threads: Int, queue: EventQueue?) throws(TransportError) {
-        TLSContext.prepare()
         threadCount = threads
         self.queue = queue
         for _ in 0..<max(threads, 1) {
@@ -174,6 +173,9 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     /// Makes handles of this process invalid in its forked children. Called once, before the first handle.
     public static let forkGuard: Void = {
         _ = sharedOne
+        // OpenSSL first: what is registered last runs first at exit.
+        TLSContext.prepare()
+        csystem_guard_exit()
         // What a child may lock must not be locked by a thread that does not exist there.
         pthread_atfork(
             {

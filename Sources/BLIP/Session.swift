@@ -13,6 +13,8 @@ final class Session {
     var pings: [Ping] = []
     var closeFrame: (code: UInt16?, reason: [UInt8])?
     var mustWriteClose = false
+    /// The peer broke a protocol and was told.
+    var isBroken = false
     var isCloseFrameWritten = false
     /// Messages whose last byte is on its way to the operating system and that want to know.
     var flushing: [BLIPMessage] = []

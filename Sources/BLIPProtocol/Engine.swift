@@ -92,6 +92,9 @@ public final class Engine: @unchecked Sendable {
     /// Frames received, acknowledgements too.
     public var framesReceived: UInt64 { state.pointee.framesReceived }
 
+    /// Bytes that compressed frames of version 3 have become: work that the size on the wire does not tell.
+    public var bytesInflated: UInt64 { state.pointee.bytesInflated }
+
     /// True if nothing is queued, under way or waited for, in either direction. Abandoned requests do not count once they
     /// are sent.
     public var isIdle: Bool {

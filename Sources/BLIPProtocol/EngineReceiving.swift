@@ -603,6 +603,7 @@ extension Engine {
             let produced = output - Int(z.pointee.avail_out)
             checksum = Checksum.update(checksum, to, produced)
             m.pointee.content.didAppend(produced)
+            s.pointee.bytesInflated &+= UInt64(produced)
             guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
             if z.pointee.avail_out > 0 {
                 // All input is used up, or nothing can be made of it.
@@ -622,6 +623,7 @@ extension Engine {
                 let produced = scratch.count - Int(z.pointee.avail_out)
                 checksum = Checksum.update(checksum, to, produced)
                 dropped += produced
+                s.pointee.bytesInflated &+= UInt64(produced)
                 if produced > 0, let m = target, m.pointee.failure == nil {
                     m.pointee.failure = contentAllowance(m) > 0 ? .memory : .tooLarge
                 }

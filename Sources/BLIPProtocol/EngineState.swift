@@ -50,6 +50,7 @@ struct EngineState: ~Copyable {
     var messagesReceived: UInt64 = 0
     var framesSent: UInt64 = 0
     var framesReceived: UInt64 = 0
+    var bytesInflated: UInt64 = 0
 
     init(version: ProtocolVersion, limits: Limits, compressionLevel: Int32) {
         self.version = version

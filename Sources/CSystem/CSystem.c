@@ -28,6 +28,41 @@ __thread csystem_lent csystem_lent_now __attribute__((tls_model("initial-exec"))
 void *csystem_chunks[CSYSTEM_CHUNKS];
 uint64_t csystem_forks;
 
+static int busy_loops;
+static int is_exiting;
+
+void csystem_begin_work(void)
+{
+    __atomic_add_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&is_exiting, __ATOMIC_SEQ_CST)) {
+        __atomic_sub_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
+        for (;;) pause();
+    }
+}
+
+void csystem_end_work(void) { __atomic_sub_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST); }
+
+static void process_exits(void)
+{
+    int own = csystem_loop_now != NULL;
+    __atomic_store_n(&is_exiting, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 500 && __atomic_load_n(&busy_loops, __ATOMIC_SEQ_CST) > own; i++) {
+        struct timespec moment = {0, 1000000};
+        nanosleep(&moment, NULL);
+    }
+}
+
+static void child_has_no_loops(void)
+{
+    busy_loops = csystem_loop_now != NULL;
+}
+
+void csystem_guard_exit(void)
+{
+    atexit(process_exits);
+    pthread_atfork(NULL, NULL, child_has_no_loops);
+}
+
 #define RESULT(call) \
     do { \
         for (;;) { \
@@ -61,8 +96,11 @@ int csystem_epoll_wait(int epoll, csystem_event *events, int capacity, int timeo
 {
     struct epoll_event ready[CSYSTEM_MAX_EVENTS];
     if (capacity > CSYSTEM_MAX_EVENTS) capacity = CSYSTEM_MAX_EVENTS;
+    csystem_end_work();
     int count = epoll_wait(epoll, ready, capacity, timeout);
-    if (count < 0) return errno == EINTR ? 0 : -errno;
+    int error = errno;
+    csystem_begin_work();
+    if (count < 0) return error == EINTR ? 0 : -error;
     for (int i = 0; i < count; i++) {
         events[i].events = ready[i].events;
         events[i].data = ready[i].data.u64;

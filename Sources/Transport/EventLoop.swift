@@ -216,6 +216,7 @@ public final class EventLoop: @unchecked Sendable {
     /// Returns what `leave` needs, or nil if some thread is in the loop.
     private func enter() -> UnsafeMutableRawPointer?? {
         if isRunning.exchange(true, ordering: .acquiringAndReleasing) { return nil }
+        csystem_begin_work()
         let outer = csystem_current_loop()
         csystem_set_current_loop(Unmanaged.passUnretained(self).toOpaque())
         now = csystem_now()
@@ -224,6 +225,7 @@ public final class EventLoop: @unchecked Sendable {
 
     private func leave(_ outer: UnsafeMutableRawPointer?) {
         csystem_set_current_loop(outer)
+        csystem_end_work()
         isRunning.store(false, ordering: .releasing)
     }
 

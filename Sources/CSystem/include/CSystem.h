@@ -49,6 +49,15 @@ static inline uint64_t csystem_fork_count(void) { return __atomic_load_n(&csyste
 static inline void csystem_count_fork(void) { __atomic_add_fetch(&csystem_forks, 1, __ATOMIC_RELAXED); }
 
 /*
+ * A loop that is at work may be inside OpenSSL or another library, which the process takes down when it exits: so an
+ * exiting process waits (half a second at most) until its loops sleep, and they do not wake up again.
+ */
+void csystem_begin_work(void);
+void csystem_end_work(void);
+/* Registers that; once, before other libraries register what they do at exit. */
+void csystem_guard_exit(void);
+
+/*
  * System calls as Swift wants them: the result, or a negated errno; EINTR is retried.
  */
 
