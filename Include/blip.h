@@ -1435,6 +1435,13 @@ blip_status blip_connection_options_set_compression_level(
 #define BLIP_LIMIT_HTTP_HEAD 6
 
 /**
+ * A limit: memory of the responses that wait to be sent on a connection, in bytes, 512 for each
+ * counted in; default 256 MiB. Past it the connection is closed with 1008: the peer sends requests
+ * and does not read. Since 1.0.
+ */
+#define BLIP_LIMIT_REPLIES 7
+
+/**
  * Sets one of the limits of what a peer may make this side hold.
  *
  * What is one message's fault fails that message: a request of the peer is answered with an error

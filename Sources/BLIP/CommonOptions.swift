@@ -15,6 +15,7 @@ public class CommonOptions {
     var pingsMissed: UInt32 = 2
     var limits = Limits()
     var httpHead = 16_384
+    var repliesLimit = 256 << 20
     var compressionLevel: Int32 = 6
     var certificatePath: String?
     var keyPath: String?
@@ -76,6 +77,7 @@ public class CommonOptions {
         case BLIP_LIMIT_MESSAGE: limits.message = value
         case BLIP_LIMIT_UNFINISHED_MESSAGES: limits.unfinishedMessages = value
         case BLIP_LIMIT_UNFINISHED_BYTES: limits.unfinishedBytes = value
+        case BLIP_LIMIT_REPLIES: repliesLimit = value
         case BLIP_LIMIT_HTTP_HEAD:
             guard value >= 256, value <= 1 << 20 else { return BLIP_ERROR_ARGUMENT }
             httpHead = value

@@ -17,6 +17,7 @@ final class Configuration: Sendable {
     let pingsMissed: UInt32
     let limits: Limits
     let httpHead: Int
+    let repliesLimit: Int
     let compressionLevel: Int32
     let tls: TLSContext?
     let tlsServerName: String?
@@ -33,6 +34,7 @@ final class Configuration: Sendable {
         pingsMissed = common.pingsMissed
         limits = common.limits
         httpHead = common.httpHead
+        repliesLimit = common.repliesLimit
         compressionLevel = common.compressionLevel
         self.tls = tls
         tlsServerName = common.tlsServerName

@@ -96,8 +96,36 @@ extension Connection {
             startTimer(message)
         } else {
             unanswered -= 1
+            countReply(message)
         }
         engine.send(message)
+    }
+
+    /// What a response holds in memory until it is sent.
+    @inline(__always)
+    private static func weight(_ response: BLIPMessage) -> Int {
+        response.properties.count &+ response.body.count &+ 512
+    }
+
+    @inline(__always)
+    private func countReply(_ response: BLIPMessage) {
+        heldReplies &+= Self.weight(response)
+        if heldReplies > configuration.repliesLimit { tooManyReplies() }
+    }
+
+    /// The peer sends requests and does not read what it gets.
+    @inline(never)
+    private func tooManyReplies() {
+        guard !isOverfull else { return }
+        isOverfull = true
+        loop.post { [self] in
+            guard let session else { return }
+            break_(
+                session, 1008,
+                Failure(
+                    BLIP_ERROR_LIMIT, code: 1008,
+                    "The peer does not read its replies: more than \(configuration.repliesLimit) bytes of them wait."))
+        }
     }
 
     @inline(__always)
@@ -229,6 +257,7 @@ extension Connection {
         message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
         guard isLast else { return }
         forgetBacklog(message)
+        if message.kind != .request { heldReplies &-= Self.weight(message) }
         let isNoReply = message.kind == .request && !message.wantsReply
         if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil {
             session.flushing.append(message)

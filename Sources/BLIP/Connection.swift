@@ -66,6 +66,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var waitingToSend: [BLIPMessage] = []
     var indexInContext = -1
     var unanswered = 0
+    /// Bytes of responses that wait to be sent.
+    var heldReplies = 0
+    var isOverfull = false
     /// Closing gracefully: refuse new requests, finish what is under way.
     var isDraining = false
     private var endReason: Box<Failure>?

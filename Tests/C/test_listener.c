@@ -448,6 +448,41 @@ TEST(stopping_gracefully_ends_at_its_timeout)
     pair_close(&pair);
 }
 
+static blip_status answer_with_much(blip_connection *connection, blip_message *request, void *context)
+{
+    static char much[100000];
+    (void)connection;
+    (void)context;
+    return blip_message_respond_data(request, bytes_slice(much, sizeof much), S(""));
+}
+
+TEST(a_peer_that_reads_no_replies_is_closed)
+{
+    struct pair pair;
+    blip_queue *queue = NULL;
+    blip_connection *client = NULL;
+    blip_listener_options *listener = blip_listener_options_new();
+    blip_connection_options *options = blip_connection_options_new();
+    CHECK_OK(blip_listener_options_set_limit(listener, BLIP_LIMIT_REPLIES, 20 << 20));
+    pair_open(&pair, &(struct pair_options){.listener = listener, .no_client = true});
+    CHECK_OK(blip_listener_set_handler(pair.listener, S("much"), 0, answer_with_much, NULL, NULL));
+    /* A full queue that nobody empties: the client stops reading. */
+    REQUIRE_OK(blip_queue_new(1, &queue));
+    CHECK_OK(blip_connection_options_set_queue(options, queue));
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
+    blip_connection_options_release(options);
+    REQUIRE_OK(blip_connection_wait_open(client, SOON));
+    for (int i = 0; i < 3000; i++) {
+        blip_message *request = make_request("much", "x");
+        blip_connection_send(client, request, NULL, &pair, NULL);
+        blip_message_release(request);
+    }
+    CHECK(counter_wait(&pair.server_closed, 1, SOON));
+    blip_connection_release(client);
+    blip_queue_release(queue);
+    pair_close(&pair);
+}
+
 TEST(the_last_reference_stops)
 {
     struct pair pair;
@@ -479,7 +514,7 @@ TEST(limits_are_checked)
 {
     blip_listener_options *listener = blip_listener_options_new();
     blip_connection_options *client = blip_connection_options_new();
-    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_HTTP_HEAD; limit++) {
+    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_REPLIES; limit++) {
         CHECK_OK(blip_listener_options_set_limit(listener, limit, 1 << 20));
         CHECK_OK(blip_connection_options_set_limit(client, limit, 1 << 20));
     }

@@ -379,7 +379,7 @@ TEST(what_is_not_known_is_not_found)
 TEST(limits_have_ranges)
 {
     blip_connection_options *options = blip_connection_options_new();
-    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_HTTP_HEAD; limit++) {
+    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_REPLIES; limit++) {
         CHECK_STATUS(blip_connection_options_set_limit(options, limit, 0), BLIP_ERROR_ARGUMENT);
         CHECK_STATUS(
             blip_connection_options_set_limit(options, limit, (UINT64_C(1) << 40) + 1), BLIP_ERROR_ARGUMENT);

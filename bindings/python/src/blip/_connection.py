@@ -24,6 +24,7 @@ LIMITS = {
     "unfinished_messages": _ffi.LIMIT_UNFINISHED_MESSAGES,
     "unfinished_bytes": _ffi.LIMIT_UNFINISHED_BYTES,
     "http_head": _ffi.LIMIT_HTTP_HEAD,
+    "replies": _ffi.LIMIT_REPLIES,
 }
 STATES = ("new", "connecting", "open", "closing", "closed")
 COUNTERS = {
