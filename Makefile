@@ -20,7 +20,7 @@ VENV := $(BUILD)/venv
 RESULTS := $(BUILD)/results
 export PKG_CONFIG_PATH := $(BUILD)/lib/pkgconfig:$(PKG_CONFIG_PATH)
 
-PARTS := swift c python tool interop
+PARTS := swift c python tool interop conformance
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -119,6 +119,11 @@ test-interop: tool test-packages $(VENV)/ready $(BUILD)/venv-pythonblip/ready ##
 .PHONY: test-packages
 test-packages:
 	@scripts/ensure-packages test
+
+.PHONY: test-conformance
+test-conformance: tool ## the conformance suites, the WebSocket one shortened
+	Tests/Conformance/run websocket --quick
+	Tests/Conformance/run blip --quiet
 
 .PHONY: conformance
 conformance: tool ## BLIP and WebSocket conformance, both roles: our own suite and Autobahn's
