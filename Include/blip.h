@@ -92,7 +92,10 @@
  *
  * @par fork
  * In a child process each handle of the parent gives BLIP_ERROR_FORKED, and release functions do
- * nothing with it. The child may make new objects. Sockets are closed in children that exec.
+ * nothing with it. The child may make new objects. Sockets are closed in children that exec. As
+ * with all libraries that have threads: a fork while one of them is at work may copy a lock of the
+ * language's runtime that nobody in the child can unlock. A child that uses the library anew should
+ * be forked before the parent is busy.
  *
  * @par Versions
  * Functions and constants are only ever added. A program must be ready to meet statuses and kinds
