@@ -20,7 +20,7 @@ VENV := $(BUILD)/venv
 RESULTS := $(BUILD)/results
 export PKG_CONFIG_PATH := $(BUILD)/lib/pkgconfig:$(PKG_CONFIG_PATH)
 
-PARTS := swift c python tool interop conformance
+PARTS := swift c python tool interop conformance fuzz
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -124,6 +124,14 @@ test-packages:
 test-conformance: tool ## the conformance suites, the WebSocket one shortened
 	Tests/Conformance/run websocket --quick
 	Tests/Conformance/run blip --quiet
+
+.PHONY: test-fuzz
+test-fuzz: packages ## every seed and earlier finding of the fuzzers, once
+	Tests/Fuzz/run replay
+
+.PHONY: fuzz
+fuzz: packages ## each fuzzer for twenty seconds
+	Tests/Fuzz/run quick
 
 .PHONY: conformance
 conformance: tool ## BLIP and WebSocket conformance, both roles: our own suite and Autobahn's

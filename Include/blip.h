@@ -2510,7 +2510,8 @@ blip_status blip_message_property(blip_message *message, blip_slice key, blip_sl
 /**
  * Sets a property: changes its value, or adds it at the end.
  *
- * Neither text may be a slice of this message.
+ * A text that is one control character stands for another text in BLIP 2: a message with one is not
+ * sent there, and fails with BLIP_ERROR_PROPERTIES.
  *
  * Source: BLIP 2 §"Message Properties".
  *

@@ -376,12 +376,7 @@ extension Connection {
     }
 
     private func fail(_ message: BLIPMessage, _ failure: MessageFailure, _ session: Session) {
-        let status: blip_status =
-            switch failure {
-            case .properties: BLIP_ERROR_PROPERTIES
-            case .body, .bodySource: BLIP_ERROR_BODY
-            case .propertiesTooLarge, .tooLarge, .memory: BLIP_ERROR_LIMIT
-            }
+        let status = Self.status(of: failure)
         if message.kind == .request, !message.isBodyStreamed.load(ordering: .relaxed) {
             guard message.wantsReply else { return }
             unanswered += 1
@@ -402,6 +397,14 @@ extension Connection {
     private func pauseForFullQueue() {
         isReadingPaused = true
         stream?.pauseReading()
+    }
+
+    static func status(of failure: MessageFailure) -> blip_status {
+        switch failure {
+        case .properties: BLIP_ERROR_PROPERTIES
+        case .body, .bodySource: BLIP_ERROR_BODY
+        case .propertiesTooLarge, .tooLarge, .memory: BLIP_ERROR_LIMIT
+        }
     }
 
     /// Bytes inflated in one turn before other connections come first.

@@ -320,13 +320,15 @@ extension Connection {
     /// A body source failed before anything of its message was sent.
     private func fail(outgoing message: BLIPMessage, _ failure: MessageFailure) {
         if message.kind == .request {
-            reject(message, Failure(BLIP_ERROR_BODY, "\(failure.text)"))
+            reject(message, Failure(Self.status(of: failure), "\(failure.text)"))
         } else {
             forgetBacklog(message)
-            didSend(message, BLIP_ERROR_BODY)
+            heldReplies &-= Self.weight(message)
+            didSend(message, Self.status(of: failure))
             // The peer still waits for an answer.
             let error = makeError(to: message, domain: "BLIP", code: Int32(failure.code), text: "\(failure.text)")
             error.frozen.store(true, ordering: .relaxed)
+            countReply(error)
             session?.engine.send(error)
         }
     }

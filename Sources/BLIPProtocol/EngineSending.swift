@@ -135,6 +135,10 @@ extension Engine {
         let isFirst = !m.pointee.isStarted
         let isRequest = m.pointee.kind == .request
         if isFirst {
+            // One control character would arrive as what it abbreviates.
+            if state.pointee.version != .v3, PropertyRules.hasAbbreviation(m.pointee.properties.bytes) {
+                return refuse(message, .properties)
+            }
             guard prepareHead(m) else { return refuse(message, .propertiesTooLarge) }
         }
         let number = isFirst && isRequest ? s.pointee.nextNumber : m.pointee.number

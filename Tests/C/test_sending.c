@@ -136,6 +136,26 @@ static void note_ending(
     counter_add(&ending->count, 1);
 }
 
+TEST(a_control_character_is_no_property_of_version_2)
+{
+    struct pair pair;
+    struct outcome outcome, other;
+    blip_connection_options *options = blip_connection_options_new();
+    CHECK_OK(blip_connection_options_add_protocol(options, S("BLIP")));
+    pair_open(&pair, &(struct pair_options){.client = options});
+    blip_message *request = make_request("echo", "x");
+    CHECK_OK(blip_message_set_property(request, S("Key"), S("\x01")));
+    outcome_init(&outcome);
+    CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
+    blip_message_release(request);
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_ERROR_PROPERTIES);
+    CHECK_OK(send_request(pair.client, "echo", "still here", &other));
+    CHECK(outcome_wait(&other));
+    CHECK_STATUS(other.status, BLIP_OK);
+    pair_close(&pair);
+}
+
 TEST(no_reply_requests_complete_too)
 {
     struct pair pair;

@@ -135,7 +135,7 @@ def test_an_error_reply():
     result = blip("request", server.url, "x")
     server.join()
     assert result.returncode == 1
-    assert b"HTTP 409: conflict" in result.stderr
+    assert b"HTTP/409: conflict" in result.stderr
 
 
 def test_an_error_reply_without_domain_and_code():
@@ -148,7 +148,7 @@ def test_an_error_reply_without_domain_and_code():
     result = blip("request", server.url, "x")
     server.join()
     assert result.returncode == 1
-    assert b"BLIP 599" in result.stderr
+    assert b"BLIP/599" in result.stderr
 
 
 def change_subprotocol(*names):
