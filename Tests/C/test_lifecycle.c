@@ -4,6 +4,7 @@
 
 #include "support.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -272,7 +273,8 @@ TEST(a_server_that_dies_during_the_upgrade)
     snprintf(url, sizeof url, "ws://127.0.0.1:%u/", open_silent_server(&descriptor));
     blip_connection *connection = make_connection(runtime, url, NULL, &life);
     CHECK_OK(blip_connection_connect(connection));
-    sleep_ms(50);
+    struct pollfd waits = {descriptor, POLLIN, 0};
+    CHECK_INT(poll(&waits, 1, SOON), 1);
     close(descriptor); /* resets what waits to be accepted */
     CHECK_STATUS(blip_connection_wait_open(connection, SOON), BLIP_ERROR_CONNECTION_LOST);
     expect_end(connection, &life);
