@@ -136,7 +136,7 @@ def http():
     responses = [
         RESPONSE,
         RESPONSE.replace("BLIP_3", "BLIP_3, BLIP"),
-        RESPONSE.replace("ICX", "XXX"),
+        RESPONSE.replace("ICX", "YYY"),
         "HTTP/1.1 100 Continue\r\n\r\n" + RESPONSE,
         "HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nno\n",
         "HTTP/1.1 302 \r\nLocation: wss://other/\r\n\r\n",
