@@ -74,6 +74,14 @@ static void crowd_open(struct crowd *crowd, struct pair *pair)
     REQUIRE_OK(blip_connection_wait_open(crowd->connection, SOON));
 }
 
+/* Waits until the first request got in: on a busy machine the threads may begin late. */
+static void crowd_begin(struct crowd *crowd)
+{
+    int64_t end = now_ms() + SOON;
+    while (!atomic_load(&crowd->accepted) && now_ms() < end)
+        sleep_ms(0);
+}
+
 static void crowd_check(struct crowd *crowd)
 {
     CHECK(counter_wait(&crowd->completed, atomic_load(&crowd->accepted), SOON));
@@ -98,6 +106,7 @@ TEST_SECONDS(thirty_two_threads_send_while_another_closes, 60)
         crowd_open(&crowd, &pair);
         for (int i = 0; i < THREADS; i++)
             REQUIRE_INT(pthread_create(&threads[i], NULL, send_until_refused, &crowd), 0);
+        crowd_begin(&crowd);
         sleep_ms(round * 20);
         CHECK_OK(blip_connection_close(crowd.connection, 1000, S("")));
         for (int i = 0; i < THREADS; i++)
@@ -119,6 +128,7 @@ TEST_SECONDS(thirty_two_threads_send_while_another_releases, 60)
         crowd_open(&crowd, &pair);
         for (int i = 0; i < THREADS; i++)
             REQUIRE_INT(pthread_create(&threads[i], NULL, send_until_refused, &crowd), 0);
+        crowd_begin(&crowd);
         sleep_ms(round * 20);
         blip_connection_release(crowd.connection);
         for (int i = 0; i < THREADS; i++)
