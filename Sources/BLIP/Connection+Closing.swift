@@ -82,9 +82,8 @@ extension Connection {
         case .open:
             guard let session = openSession() else { return finish(failure) }
             let pending = failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed by this side.")
-            startClosing(session, pending: pending, final: failure)
-            session.closeFrame = (code, reason)
-            act(on: session.closing.close(code: code, now: loop.refreshNow()), session)
+            startClosing(pending: pending, final: failure)
+            session.link.close(code: code, reason: reason, self)
         case .waitingForAccept:
             refuse(
                 ServerHandshake.refusal(status: 403, text: "The connection was refused."),
@@ -100,29 +99,12 @@ extension Connection {
         guard !session.isBroken else { return }
         session.isBroken = true
         runtimeHold.log(BLIP_LOG_WARNING, "connection", failure.text)
-        if phase == .open { startClosing(session, pending: failure, final: failure) }
-        var text = failure.text
-        if session.closeFrame == nil { session.closeFrame = (code, text.withUTF8 { [UInt8]($0.prefix(123)) }) }
-        act(on: session.closing.fail(code: code, now: loop.refreshNow()), session)
-    }
-
-    func peerDidClose(_ code: UInt16?, _ reason: String, _ session: Session) {
-        let number = Int64(code ?? 1005)
-        if phase == .open {
-            let said = reason.isEmpty ? "" : ": \(reason)"
-            let failure = Failure(
-                BLIP_ERROR_PEER_CLOSED, domain: "WebSocket", code: number,
-                "The peer closed the connection with code \(number)\(said)")
-            let isOrderly = code == nil || code == 1000 || code == 1001
-            startClosing(session, pending: failure, final: isOrderly ? nil : failure)
-        }
-        withInfo { $0.closeCode = Int32(number) }
-        session.closeFrame = session.closeFrame ?? (code, [])
-        act(on: session.closing.received(code: code, now: loop.refreshNow()), session)
+        if phase == .open { startClosing(pending: failure, final: failure) }
+        session.link.fail(code: code, text: failure.text, self)
     }
 
     /// Nothing of BLIP is sent or received any more; whoever waits is told.
-    private func startClosing(_ session: Session, pending: Failure, final: Failure?) {
+    func startClosing(pending: Failure, final: Failure?) {
         phase = .closing
         failure = final
         publishClosing()
@@ -136,21 +118,6 @@ extension Connection {
         if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSING), connection: self))
         }
-    }
-
-    /// Does what the closing handshake says.
-    func act(on action: WebSocketCloseHandshake.Action, _ session: Session) {
-        switch action {
-        case .none: break
-        case .sendClose(let code):
-            session.closeFrame = (code, session.closeFrame?.reason ?? [])
-            session.mustWriteClose = true
-            if let code { withInfo { if $0.closeCode == 0 { $0.closeCode = Int32(code) } } }
-            stream?.requestOutput()
-        case .finishOutput: stream?.finishOutput()
-        case .drop: return finish(failure)
-        }
-        if let deadline = session.closing.deadline { armTimer(at: deadline) }
     }
 
     private func drain(timeout: Int64) {
@@ -267,9 +234,7 @@ extension Connection {
                 dataDidArrive(message, status: failure.status, nil)
             }
             for message in requests.map(Self.own) { reject(message, failure) }
-            let pings = session.pings
-            session.pings = []
-            for ping in pings { report(ping, failure.status, 0) }
+            session.link.endPings(failure.status, now: .max, self)
         }
         for message in flushing { reject(message, failure) }
         for message in waiting { reject(message, failure) }

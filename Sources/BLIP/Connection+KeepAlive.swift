@@ -20,8 +20,7 @@ extension Connection {
     /// Arms the timer of an open connection for whatever is due first.
     func armNextTimer() {
         guard phase == .open else { return }
-        var next = min(nextPing, drainDeadline)
-        for ping in session?.pings ?? [] { next = min(next, ping.deadline) }
+        let next = min(nextPing, drainDeadline, session?.link.pingDeadline ?? .max)
         if next < UInt64.max / 2 {
             armTimer(at: next)
         } else if let timer {
@@ -36,7 +35,7 @@ extension Connection {
         case .open: openTimerDidFire(now)
         case .closing:
             if let session {
-                act(on: session.closing.timeOut(now: now), session)
+                session.link.timeOut(now: now, self)
             } else {
                 finish(failure ?? upgrade?.endsAfterOutput)
             }
@@ -58,11 +57,7 @@ extension Connection {
     private func openTimerDidFire(_ now: UInt64) {
         guard let stream else { return }
         if now >= drainDeadline { return beginClose(code: 1001, reason: [], nil) }
-        let late = session?.pings.filter { now >= $0.deadline } ?? []
-        if !late.isEmpty {
-            session?.pings.removeAll { now >= $0.deadline }
-            for ping in late { report(ping, BLIP_ERROR_TIMEOUT, 0) }
-        }
+        session?.link.endPings(BLIP_ERROR_TIMEOUT, now: now, self)
         guard phase == .open else { return }
         if now >= nextPing {
             if stream.bytesReceived != lastBytesReceived || isReadingPaused {
@@ -75,7 +70,7 @@ extension Connection {
             lastBytesReceived = stream.bytesReceived
             if silentPings > 0 || now >= nextPing {
                 silentPings += 1
-                if let session = openSession() { enqueuePing(session, handler: nil, deadline: .max, now) }
+                openSession()?.link.ping(nil, deadline: .max, now: now, self)
             }
             session?.engine.releaseIdleMemory()
             nextPing = now &+ configuration.pingInterval
@@ -103,65 +98,16 @@ extension Connection {
             guard let session = openSession(), phase == .open else {
                 return deliver(Event(.pong(handler), status: BLIP_ERROR_CLOSED, connection: self))
             }
-            enqueuePing(session, handler: handler, deadline: timeout < 0 ? .max : now &+ nanoseconds(timeout), now)
+            session.link.ping(
+                handler, deadline: timeout < 0 ? .max : now &+ nanoseconds(timeout), now: now, self)
             armNextTimer()
         }
         return BLIP_OK
     }
 
-    private func enqueuePing(_ session: Session, handler: Handler<blip_pong_fn>?, deadline: UInt64, _ now: UInt64) {
-        session.pingCounter &+= 1
-        session.pings.removeAll { $0.handler == nil }
-        session.pings.append(Ping(payload: session.pingCounter, sentAt: now, deadline: deadline, handler: handler))
-        stream?.requestOutput()
-    }
-
-    func handlePong(_ payload: UnsafeRawBufferPointer, _ session: Session) {
-        guard payload.count == 8 else { return }
-        let number = payload.loadUnaligned(as: UInt64.self)
-        guard let index = session.pings.firstIndex(where: { $0.payload == number && $0.isWritten }) else { return }
-        // A pong answers all pings before it (RFC 6455 §5.5.3).
-        let answered = session.pings[...index]
-        session.pings.removeFirst(answered.count)
-        let now = loop.refreshNow()
-        for ping in answered { report(ping, BLIP_OK, Int64((now &- ping.sentAt) / 1000)) }
-        armNextTimer()
-    }
-
     func report(_ ping: Ping, _ status: blip_status, _ microseconds: Int64) {
         guard let handler = ping.handler else { return }
         deliver(Event(.pong(handler), status: status, value: microseconds, connection: self))
-    }
-
-    /// Writes the control frames that wait; how many bytes they take.
-    func writeControl(_ session: Session, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
-        guard session.pong != nil || !session.pings.isEmpty || session.mustWriteClose else { return 0 }
-        guard let base = buffer.baseAddress else { return 0 }
-        var used = 0
-        func key() -> UInt32? { session.role == .client ? context.maskKeys.next() : nil }
-        if let pong = session.pong, buffer.count - used >= WebSocketFrame.maximumControlFrame {
-            session.pong = nil
-            used += pong.withUnsafeBytes {
-                WebSocketFrame.writeControl(.pong, payload: $0, maskKey: key(), to: base + used)
-            }
-        }
-        for index in session.pings.indices where !session.pings[index].isWritten {
-            guard buffer.count - used >= WebSocketFrame.maximumControlFrame else { break }
-            session.pings[index].isWritten = true
-            used += withUnsafeBytes(of: session.pings[index].payload) {
-                WebSocketFrame.writeControl(.ping, payload: $0, maskKey: key(), to: base + used)
-            }
-        }
-        if session.mustWriteClose, let frame = session.closeFrame,
-            buffer.count - used >= WebSocketFrame.maximumControlFrame
-        {
-            session.mustWriteClose = false
-            session.isCloseFrameWritten = true
-            used += frame.reason.withUnsafeBytes {
-                WebSocketFrame.writeClose(code: frame.code, reason: $0, maskKey: key(), to: base + used)
-            }
-        }
-        return used
     }
 
     // MARK: Counters

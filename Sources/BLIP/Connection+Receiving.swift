@@ -24,59 +24,25 @@ extension Connection {
         guard consumed < bytes.count, let session = openSession() else { return consumed }
         // After a broken protocol nothing is worth reading.
         if session.isBroken { return bytes.count }
-        let inflatedBefore = session.engine.bytesInflated
-        while consumed < bytes.count, !isReadingPaused, phase == .open || phase == .closing {
-            let rest = UnsafeMutableRawBufferPointer(start: base + consumed, count: bytes.count - consumed)
-            switch session.parser.next(rest) {
-            case .binary(let payload, let count):
-                consumed += count
-                if phase == .open { handle(session.engine.receive(payload), session) }
-                if session.engine.bytesInflated &- inflatedBefore > Self.inflationBudget, consumed < bytes.count {
-                    // Others come first: a few bytes on the wire can be much work.
-                    stream.pauseReading()
-                    loop.post { [self] in if !isReadingPaused { self.stream?.resumeReading() } }
-                    publishCounters(session, stream)
-                    context.reclaim()
-                    return consumed
-                }
-            case .incomplete(let needed):
-                stream.bytesWanted = needed
-                publishCounters(session, stream)
-                context.reclaim()
-                return consumed
-            case .consumed(let count):
-                consumed += count
-            case .ping(let payload, let count):
-                session.pong = [UInt8](payload)
-                consumed += count
-                stream.requestOutput()
-            case .pong(let payload, let count):
-                handlePong(payload, session)
-                consumed += count
-            case .close(let code, let reason, let count):
-                peerDidClose(code, String(decoding: reason, as: UTF8.self), session)
-                consumed += count
-            case .text(_, let count):
-                consumed += count
-                if phase == .open {
-                    break_(
-                        session, 1002,
-                        Failure(
-                            BLIP_ERROR_PROTOCOL, code: 1002, "The peer sent a text message; BLIP frames are binary."))
-                }
-            case .failed(let code, let text):
-                break_(session, code, Failure(BLIP_ERROR_WEBSOCKET, domain: "WebSocket", code: Int64(code), "\(text)"))
-                return bytes.count
-            }
-        }
+        consumed = session.link.receive(bytes, from: consumed, session, self)
         publishCounters(session, stream)
         context.reclaim()
-        return phase == .open || phase == .closing ? consumed : bytes.count
+        return consumed
+    }
+
+    /// More of what the peer has sent may be taken.
+    @inline(__always)
+    var mayReceive: Bool { !isReadingPaused && (phase == .open || phase == .closing) }
+
+    /// A few bytes on the wire can be much work: the other connections of the loop come before the rest of them.
+    func letOthersFirst() {
+        stream?.pauseReading()
+        loop.post { [self] in if !isReadingPaused { stream?.resumeReading() } }
     }
 
     /// What one frame led to.
     @inline(__always)
-    private func handle(_ event: consuming BLIPProtocol.Event, _ session: Session) {
+    func handle(_ event: consuming BLIPProtocol.Event, _ session: Session) {
         switch consume event {
         case .none: break
         case .complete(let message): complete(Self.own(message), session)
@@ -406,9 +372,6 @@ extension Connection {
         case .propertiesTooLarge, .tooLarge, .memory: BLIP_ERROR_LIMIT
         }
     }
-
-    /// Bytes inflated in one turn before other connections come first.
-    private static let inflationBudget: UInt64 = 1 << 20
 
     @inline(__always)
     static var profileKey: UnsafeRawBufferPointer { ("Profile" as StaticString).bytes }

@@ -189,7 +189,6 @@ extension Connection {
             if used == 0, phase == .open { upgrade = nil }
             return used
         }
-        guard let base = buffer.baseAddress else { return 0 }
         var used = 0
         if let upgrade {
             used = fillHead(buffer, stream)
@@ -198,47 +197,26 @@ extension Connection {
         }
         isFilling = true
         defer { isFilling = false }
-        let maskBytes = session.role == .client ? 4 : 0
-        let headerRoom = (configuration.limits.outgoingFrame > 0xFFFF ? 10 : 4) + maskBytes
-        let room = configuration.limits.outgoingFrame + 64 + headerRoom + WebSocketFrame.maximumControlFrame
-        used += writeControl(session, UnsafeMutableRawBufferPointer(rebasing: buffer[used...]))
+        used += session.link.fill(UnsafeMutableRawBufferPointer(rebasing: buffer[used...]), session, self)
         guard phase == .open else { return used }
-        while buffer.count - used >= room {
-            let start = base + used
-            let frame = session.engine.nextFrame(
-                into: UnsafeMutableRawBufferPointer(start: start + headerRoom, count: buffer.count - used - headerRoom))
-            guard frame.count > 0 else {
-                if let error = frame.error { sourceDidFail(session, error) }
-                if let message = frame.message, let failure = frame.failure {
-                    fail(outgoing: Self.own(message), failure)
-                }
-                guard frame.failure != nil, frame.error == nil else { break }
-                continue
-            }
-            var payload = start + headerRoom
-            let header = WebSocketFrame.headerSize(payload: frame.count, masked: maskBytes > 0)
-            if header < headerRoom {
-                payload = start + header
-                memmove(payload, start + headerRoom, frame.count)
-            }
-            if maskBytes > 0 {
-                let key = context.maskKeys.next()
-                _ = WebSocketFrame.writeHeader(
-                    opcode: .binary, final: true, payload: frame.count, maskKey: key, to: start)
-                WebSocketFrame.mask(UnsafeMutableRawBufferPointer(start: payload, count: frame.count), key: key)
-            } else {
-                _ = WebSocketFrame.writeHeader(
-                    opcode: .binary, final: true, payload: frame.count, maskKey: nil, to: start)
-            }
-            used += header + frame.count
-            if let message = frame.message {
-                frameDidLeave(Self.own(message), isLast: frame.isLast, session)
-            }
-        }
         publishCounters(session, stream)
         context.reclaim()
         if isDraining { checkDrained() }
         return used
+    }
+
+    /// The next frame that goes out; nil: there is none now.
+    @inline(__always)
+    func nextFrame(of session: Session, into buffer: UnsafeMutableRawBufferPointer) -> OutgoingFrame? {
+        while true {
+            let frame = session.engine.nextFrame(into: buffer)
+            if frame.count > 0 { return frame }
+            if let error = frame.error { sourceDidFail(session, error) }
+            if let message = frame.message, let failure = frame.failure {
+                fail(outgoing: Self.own(message), failure)
+            }
+            guard frame.failure != nil, frame.error == nil else { return nil }
+        }
     }
 
     private func fillHead(_ buffer: UnsafeMutableRawBufferPointer, _ stream: Transport.Stream) -> Int {
@@ -251,7 +229,7 @@ extension Connection {
     }
 
     @inline(__always)
-    private func frameDidLeave(_ message: BLIPMessage, isLast: Bool, _ session: Session) {
+    func frameDidLeave(_ message: BLIPMessage, isLast: Bool, _ session: Session) {
         if let extras = message.existingExtras { reportProgress(message, extras) }
         message.publishedNumber.store(message.number, ordering: .relaxed)
         message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
@@ -286,10 +264,7 @@ extension Connection {
             return
         }
         guard let session else { return }
-        if session.isCloseFrameWritten {
-            session.isCloseFrameWritten = false
-            act(on: session.closing.didSend(now: loop.now), session)
-        }
+        session.link.didFlush(self)
         guard !session.flushing.isEmpty else { return }
         let flushed = session.flushing
         session.flushing = []

@@ -187,7 +187,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         let engine = Engine(
             version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
             makeMessage: { context.makeMessage() })
-        let new = Session(engine: engine, role: isIncoming ? .server : .client, configuration: configuration)
+        let link = WebSocketLink(role: isIncoming ? .server : .client, configuration: configuration)
+        let new = Session(engine: engine, link: link)
         session = new
         return new
     }
