@@ -1,7 +1,7 @@
 /// The client's side of the upgrade (RFC 6455 §4.1).
 public struct ClientHandshake: Sendable {
-    /// The request's bytes, ready to send.
-    public let request: [UInt8]
+    /// The request's bytes, ready to send; they may hold secrets.
+    public private(set) var request: [UInt8]
     /// What was offered, first preferred.
     public let protocols: [String]
 
@@ -9,17 +9,20 @@ public struct ClientHandshake: Sendable {
 
     /// Writes the request.
     ///
-    /// The user name and password of the URL go into an Authorization header (RFC 7617) unless `headers` has one. A
+    /// The user name and password of the URL go into an Authorization header (RFC 7617) unless there is one already. A
     /// Host header among `headers` takes the place of the URL's.
     /// - Parameters:
     ///   - url: what to connect to.
     ///   - protocols: subprotocols to offer, first preferred; at least one, each once.
     ///   - headers: further lines, in their order.
+    ///   - authorization: the value of Authorization, in the place of one among `headers`.
+    ///   - cookies: the value of Cookie, behind that of one among `headers`.
     ///   - userAgent: the value of User-Agent; nil: no such line.
     ///   - nonce: 16 fresh random bytes.
     /// - Throws: kind `.argument` if something given cannot be sent.
     public init(
-        url: WebSocketURL, protocols: [String], headers: [HTTPHeader] = [], userAgent: String? = nil, nonce: [UInt8]
+        url: WebSocketURL, protocols: [String], headers: [HTTPHeader] = [], authorization: SecretBytes? = nil,
+        cookies: SecretBytes? = nil, userAgent: String? = nil, nonce: [UInt8]
     ) throws(UpgradeFailure) {
         guard nonce.count == 16 else {
             throw UpgradeFailure(.argument, "the nonce of the upgrade has \(nonce.count) bytes instead of 16")
@@ -53,31 +56,64 @@ public struct ClientHandshake: Sendable {
             HTTPHeader("Sec-WebSocket-Protocol", protocols.joined(separator: ",")),
         ]
         if let userAgent, given["User-Agent"] == nil { lines.append(HTTPHeader("User-Agent", userAgent)) }
-        if let user = url.user, given["Authorization"] == nil {
-            guard !user.utf8.contains(UInt8(ascii: ":")) else {
+        var authorization = authorization
+        if authorization == nil, let user = url.user, given["Authorization"] == nil {
+            authorization = BasicCredentials.header(user: user, password: SecretBytes(url.password ?? ""))
+            guard authorization != nil else {
                 throw UpgradeFailure(.argument, "a user name with a colon cannot be sent (RFC 7617)")
             }
-            let pair = Array(user.utf8) + [UInt8(ascii: ":")] + Array((url.password ?? "").utf8)
-            lines.append(HTTPHeader("Authorization", "Basic " + HandshakeDigest.base64(pair)))
         }
-        lines += headers.filter { !HTTPSyntax.equal($0.name, "Host") }
+        let rest = headers.filter { header in
+            if HTTPSyntax.equal(header.name, "Host") { return false }
+            if cookies != nil, HTTPSyntax.equal(header.name, "Cookie") { return false }
+            return authorization == nil || !HTTPSyntax.equal(header.name, "Authorization")
+        }
         for header in headers where Self.isReserved(header.name) {
             throw UpgradeFailure(
                 .argument, "header \(HTTPSyntax.quoted(header.name)) is made by the library and cannot be set")
         }
         var output = Array("GET \(url.target) HTTP/1.1\r\n".utf8)
-        for line in lines {
-            guard line.isValid else {
-                // The value is not quoted: it may be a secret.
-                throw UpgradeFailure(
-                    .argument,
-                    "header \(HTTPSyntax.quoted(line.name)) cannot be sent: its name must be a token, its value free "
-                        + "of control characters and of spaces at its ends")
-            }
-            output += Array("\(line.name): \(line.value)\r\n".utf8)
+        for line in lines { try Self.append(line, to: &output) }
+        // Memory that is outgrown would keep a copy of what is appended now.
+        let others = headers.reduce(256) { $0 + $1.name.utf8.count + $1.value.utf8.count + 4 }
+        output.reserveCapacity(output.count + others + (authorization?.count ?? 0) + (cookies?.count ?? 0))
+        if let authorization {
+            output += "Authorization: ".utf8
+            output += authorization.bytes
+            output += [0x0D, 0x0A]
         }
+        if let cookies {
+            output += "Cookie: ".utf8
+            for own in given.all("Cookie") {
+                output += own.utf8
+                output += "; ".utf8
+            }
+            output += cookies.bytes
+            output += [0x0D, 0x0A]
+        }
+        for line in rest { try Self.append(line, to: &output) }
         output += [0x0D, 0x0A]
         request = output
+    }
+
+    private static func append(_ line: HTTPHeader, to output: inout [UInt8]) throws(UpgradeFailure) {
+        guard line.isValid else {
+            // The value is not quoted: it may be a secret.
+            throw UpgradeFailure(
+                .argument,
+                "header \(HTTPSyntax.quoted(line.name)) cannot be sent: its name must be a token, its value free "
+                    + "of control characters and of spaces at its ends")
+        }
+        output += line.name.utf8
+        output += ": ".utf8
+        output += line.value.utf8
+        output += [0x0D, 0x0A]
+    }
+
+    /// Gives the request away, to be sent and wiped.
+    public mutating func takeRequest() -> [UInt8] {
+        defer { request = [] }
+        return request
     }
 
     /// Whether the server's answer completes the upgrade; gives the subprotocol agreed upon.
@@ -134,8 +170,13 @@ public struct ClientHandshake: Sendable {
         switch response.status {
         case 200...299: text += ": it is no WebSocket server, or not at this path"
         case 300...399:
-            if let location = response["Location"] { text += ": it points to \(HTTPSyntax.quoted(location))" }
+            if let location = response["Location"] {
+                // What stands behind a question mark, or in front of an at sign, may be a secret.
+                let shown = String(Substring(location.utf8.prefix { $0 != UInt8(ascii: "?") }))
+                if !shown.utf8.contains(UInt8(ascii: "@")) { text += ": it points to \(HTTPSyntax.quoted(shown))" }
+            }
         case 401: text += ": it asks for user name and password"
+        case 407: text += ": a proxy on the way asks for user name and password"
         case 404: text += ": it has nothing at this path"
         default: break
         }

@@ -63,6 +63,36 @@ public struct WebSocketURL: Sendable, Equatable {
         return unixPath == nil && port != defaultPort ? "\(text):\(port)" : text
     }
 
+    /// What stands between "//" and the path, without user name and password.
+    var authority: String {
+        if let unixPath { return WebSocketURLReader.encoded(unixPath) }
+        guard let zone = host.utf8.firstIndex(of: UInt8(ascii: "%")) else { return hostHeader }
+        let address = host[..<zone]
+        let name = host[host.utf8.index(after: zone)...]
+        return "[\(address)%25\(name)]" + (port != defaultPort ? ":\(port)" : "")
+    }
+
+    /// The URL for a log: without user name and password, and without its query, which may have a token in it
+    /// (RFC 6750 §2.3).
+    public var logged: String {
+        "\(scheme.rawValue)://\(authority)\(path)\(path.utf8.count < target.utf8.count ? "?..." : "")"
+    }
+
+    /// The path without query, as it is sent.
+    public var path: String { String(Substring(target.utf8.prefix { $0 != UInt8(ascii: "?") })) }
+
+    /// Whether both have the same scheme, host and port, or the same socket (RFC 6454 §4, RFC 9110 §4.3.1).
+    public func hasSameOrigin(as other: WebSocketURL) -> Bool {
+        scheme == other.scheme && host == other.host && port == other.port && unixPath == other.unixPath
+    }
+
+    /// The same URL without user name and password.
+    public var withoutCredentials: WebSocketURL {
+        WebSocketURL(
+            scheme: scheme, host: host, isIPLiteral: isIPLiteral, port: port, unixPath: unixPath, target: target,
+            user: nil, password: nil)
+    }
+
     /// Reads a URL.
     ///
     /// The path and query may have characters beyond ASCII: they become percent-encoded UTF-8. Everything else that is
@@ -78,20 +108,7 @@ public struct WebSocketURL: Sendable, Equatable {
 
 extension WebSocketURL: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL without user name and password, in a form that `parse` takes.
-    public var description: String {
-        var authority: String
-        if let unixPath {
-            authority = WebSocketURLReader.encoded(unixPath)
-        } else {
-            authority = hostHeader
-            if let zone = host.utf8.firstIndex(of: UInt8(ascii: "%")) {
-                let address = host[..<zone]
-                let name = host[host.utf8.index(after: zone)...]
-                authority = "[\(address)%25\(name)]" + (port != defaultPort ? ":\(port)" : "")
-            }
-        }
-        return "\(scheme.rawValue)://\(authority)\(target)"
-    }
+    public var description: String { "\(scheme.rawValue)://\(authority)\(target)" }
 
     /// `description`, so that no secret gets into a dump.
     public var debugDescription: String { description }

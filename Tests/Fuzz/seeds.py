@@ -183,6 +183,52 @@ def url():
         yield text.encode()
 
 
+def authentication():
+    """What it is about, then its bytes; see the target."""
+    digest = 'Digest realm="r", qop="auth, auth-int", nonce="abc", algorithm=SHA-256, opaque="o"'
+    for text in [
+        'Basic realm="a", charset="UTF-8"',
+        "Negotiate YWJjZA==, Basic realm=x",
+        digest,
+        digest.replace("SHA-256", "MD5-sess") + "\n" + digest.replace("SHA-256", "SHA-512-256") + ", userhash=true",
+        'Newauth realm="apps", type=1, title="Login to \\"apps\\"", Basic realm="simple"',
+        'Bearer realm="x", error="invalid_token", error_description="The token \\\\ expired"',
+        "Digest realm=r, nonce=n, qop=auth, stale=true",
+        'Basic realm="',
+        ", ,Basic",
+    ]:
+        for flag in range(2):
+            yield bytes([0, flag]) + text.encode()
+    for text in [
+        "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==",
+        "Basic YTpi",
+        "Bearer mF_9.B5f-4.1JqM",
+        'Digest username="u", realm="r", nonce="n", uri="/", algorithm=MD5, qop=auth, nc=00000001, cnonce="c", '
+        'response="0123456789abcdef0123456789abcdef"',
+        "Digest username*=UTF-8''J%C3%A4s, realm=r, nonce=n, uri=\"/\", response=a",
+    ]:
+        yield b"\x01" + text.encode()
+    for text in ["5\r\nhello\r\n0\r\n\r\n", "a;x=\"y\"\r\n0123456789\r\n0\r\nA: b\r\n\r\nHTTP/1.1", "hello"]:
+        for shape in range(4):
+            yield bytes([2, shape, 3, 0, 1]) + (b"\x05\x00" if shape & 2 else b"") + text.encode()
+    yield b"\x03\x04user" + "pässword".encode()
+
+
+def redirects():
+    """A flag, then a URL and what it redirects to."""
+    base = "ws://a/b/c/d;p?q"
+    for locations in [
+        ["../g?y#s", "/x/./y/../z", "?n", "//other:81/p"],
+        ["https://a/", "wss://b/%2e%2e/", "http://a/"],
+        ["ws+unix://%2Fs/", "ws://u:p@h/", "", "#", "ftp://x", "a:b", "./a:b"],
+        ["/1", "/2", "/1", "/2"],
+        [f"/{number}" for number in range(12)],
+    ]:
+        for start in [base, "wss://[::1]:444/x", "wss+unix://%2Frun%2Fs/db", "ws://[fe80::1%25eth0]/"]:
+            for flag in range(2):
+                yield bytes([flag]) + "\n".join([start, *locations]).encode()
+
+
 def api():
     """Shape of the run, the listener, then steps."""
     for shape in range(0, 32, 3):
