@@ -8,9 +8,11 @@ enum URLReference {
     static func resolve(_ reference: String, at base: WebSocketURL) -> String {
         let whole = Array(reference.utf8)
         let bytes = Array(whole.prefix { $0 != UInt8(ascii: "#") })
-        if hasScheme(bytes) { return String(decoding: bytes, as: UTF8.self) }
+        if hasScheme(bytes) { return String(decoding: withoutDots(whole: bytes), as: UTF8.self) }
         let scheme = base.scheme.rawValue
-        if bytes.starts(with: "//".utf8) { return scheme + ":" + String(decoding: bytes, as: UTF8.self) }
+        if bytes.starts(with: "//".utf8) {
+            return String(decoding: withoutDots(whole: Array((scheme + ":").utf8) + bytes), as: UTF8.self)
+        }
         let root = Array("\(scheme)://\(base.authority)".utf8)
         let path = Array(base.target.utf8.prefix { $0 != UInt8(ascii: "?") })
         var rest: [UInt8]
@@ -39,6 +41,19 @@ enum URLReference {
     private static func isLetter(_ byte: UInt8) -> Bool {
         let lower = HTTPSyntax.lowercased(byte)
         return lower >= UInt8(ascii: "a") && lower <= UInt8(ascii: "z")
+    }
+
+    /// A whole URL with such a path.
+    private static func withoutDots(whole bytes: [UInt8]) -> [UInt8] {
+        guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) else {
+            return bytes
+        }
+        let rest = bytes[(colon + 3)...]
+        guard let start = rest.firstIndex(where: { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") }),
+            rest[start] == UInt8(ascii: "/")
+        else { return bytes }
+        let end = rest[start...].firstIndex(of: UInt8(ascii: "?")) ?? rest.endIndex
+        return Array(bytes[..<start]) + withoutDots(Array(rest[start..<end])) + rest[end...]
     }
 
     /// A path without its "." and ".." parts (RFC 3986 §5.2.4); it never leads above the root.

@@ -23,6 +23,7 @@ struct RedirectTrailTests {
         ("./../g", "ws://a/b/g"), ("./g/.", "ws://a/b/c/g/"), ("g/./h", "ws://a/b/c/g/h"), ("g/../h", "ws://a/b/c/h"),
         ("g;x=1/./y", "ws://a/b/c/g;x=1/y"), ("g;x=1/../y", "ws://a/b/c/y"), ("g?y/./x", "ws://a/b/c/g?y/./x"),
         ("g?y/../x", "ws://a/b/c/g?y/../x"), ("http://x:81/y", "ws://x:81/y"), ("HTTPS://x/y", "wss://x/y"),
+        ("ws://x/a/../../b?c/../d", "ws://x/b?c/../d"), ("//x/./a/..", "ws://x/"), ("ws://x?a/../b", "ws://x/?a/../b"),
     ])
     func resolves(_ reference: String, _ expected: String) throws {
         let base = try url("ws://a/b/c/d;p?q")
