@@ -20,7 +20,14 @@ VENV := $(BUILD)/venv
 RESULTS := $(BUILD)/results
 export PKG_CONFIG_PATH := $(BUILD)/lib/pkgconfig:$(PKG_CONFIG_PATH)
 
-PARTS := swift c python tool interop conformance fuzz
+# Set by packagers: how many compilers at a time, and what stands for this folder in debug information.
+SWIFT_JOBS ?=
+BLIP_SOURCE_PATH ?=
+SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS),--jobs $(SWIFT_JOBS)) \
+	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
+	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH))
+
+PARTS := swift c python tool interop abi conformance fuzz
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -28,24 +35,29 @@ PARTS := swift c python tool interop conformance fuzz
 .NOTPARALLEL:
 
 .PHONY: all
-all: lib tool ## build the library, its header and the tool into build/
+all: lib tool man ## build the library, its header, the tool and the manual pages into build/
 
 .PHONY: lib
 lib: packages ## build build/lib/libblip.so, build/include/blip.h and build/lib/pkgconfig/blip.pc
-	$(SWIFT) build -c release --product BLIPShared --disable-local-rpath
+	$(SWIFT_BUILD) --product BLIPShared
 	scripts/stage-library .build/release/libBLIPShared.so $(BUILD) $(VERSION)
 	scripts/substitute packaging/blip.pc.in '$${pcfiledir}/../..' '$${prefix}/include' '$${prefix}/lib' $(VERSION) \
 		$(BUILD)/lib/pkgconfig/blip.pc
+	scripts/stage-cmake $(BUILD)/lib/cmake/blip $(BUILD)/lib $(BUILD)/include $(VERSION)
 
 .PHONY: tool
 tool: lib $(BUILD)/bin/blip ## build build/bin/blip, linked to the library
 
 # Linked twice: in the build tree the tool finds the library beside itself, an installed one where the system looks.
 $(BUILD)/bin/blip: $(wildcard Sources/blip/*.swift) Include/blip.h Package.swift | lib
-	BLIP_LINK=$(BUILD)/lib $(SWIFT) build -c release --product blip --disable-local-rpath
+	BLIP_LINK=$(BUILD)/lib $(SWIFT_BUILD) --product blip
 	scripts/stage-tool .build/release/blip $(BUILD)/install/blip
-	BLIP_LINK=$(BUILD)/lib BLIP_RPATH='$$ORIGIN/../lib' $(SWIFT) build -c release --product blip --disable-local-rpath
+	BLIP_LINK=$(BUILD)/lib BLIP_RPATH='$$ORIGIN/../lib' $(SWIFT_BUILD) --product blip
 	scripts/stage-tool .build/release/blip $(BUILD)/bin/blip
+
+.PHONY: man
+man: ## write a manual page for each function into build/man, from blip.h
+	$(PYTHON) scripts/make-manual $(BUILD)/man $(VERSION)
 
 .PHONY: packages
 packages:
@@ -61,7 +73,8 @@ check-prefix:
 .PHONY: install
 install: check-prefix ## install below $(DESTDIR)$(PREFIX) what `make` has built
 	@test -x $(BUILD)/install/blip || { echo "nothing is built yet: run make first" >&2; exit 1; }
-	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) $(DESTDIR)$(DATADIR)/man/man1 \
+	install -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(BINDIR) \
+		$(DESTDIR)$(DATADIR)/man/man1 $(DESTDIR)$(DATADIR)/man/man3 $(DESTDIR)$(DATADIR)/man/man7 \
 		$(DESTDIR)$(DATADIR)/bash-completion/completions
 	install -m 644 Include/blip.h bindings/c/blip_easy.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 755 $(BUILD)/lib/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(LIBRARY)
@@ -69,8 +82,11 @@ install: check-prefix ## install below $(DESTDIR)$(PREFIX) what `make` has built
 	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so
 	scripts/substitute packaging/blip.pc.in $(PREFIX) $(INCLUDEDIR) $(LIBDIR) $(VERSION) \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc
+	scripts/stage-cmake $(DESTDIR)$(LIBDIR)/cmake/blip $(LIBDIR) $(INCLUDEDIR) $(VERSION)
 	install -m 755 $(BUILD)/install/blip $(DESTDIR)$(BINDIR)/blip
 	install -m 644 docs/man/blip.1 $(DESTDIR)$(DATADIR)/man/man1/blip.1
+	install -m 644 $(BUILD)/man/man3/*.3 $(DESTDIR)$(DATADIR)/man/man3
+	install -m 644 $(BUILD)/man/man7/*.7 $(DESTDIR)$(DATADIR)/man/man7
 	install -m 644 packaging/blip.bash-completion $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
 	@test -n "$(DESTDIR)" || scripts/after-install $(LIBDIR) $(SONAME)
 
@@ -79,7 +95,10 @@ uninstall: check-prefix ## remove what install put there
 	rm -f $(DESTDIR)$(INCLUDEDIR)/blip.h $(DESTDIR)$(INCLUDEDIR)/blip_easy.h \
 		$(DESTDIR)$(LIBDIR)/$(LIBRARY) $(DESTDIR)$(LIBDIR)/$(SONAME) $(DESTDIR)$(LIBDIR)/libblip.so \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/blip.pc $(DESTDIR)$(BINDIR)/blip \
-		$(DESTDIR)$(DATADIR)/man/man1/blip.1 $(DESTDIR)$(DATADIR)/bash-completion/completions/blip
+		$(DESTDIR)$(DATADIR)/man/man1/blip.1 $(DESTDIR)$(DATADIR)/bash-completion/completions/blip \
+		$(DESTDIR)$(DATADIR)/man/man7/libblip.7
+	rm -f $(DESTDIR)$(DATADIR)/man/man3/blip_*.3
+	rm -rf $(DESTDIR)$(LIBDIR)/cmake/blip
 
 .PHONY: demo
 demo: ## build, then watch a C server talk with Python and C clients
@@ -169,7 +188,9 @@ clean: ## remove everything that was built
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+include packaging/targets.mk
 
 $(VENV)/ready: Tests/requirements.txt
 	scripts/make-venv $(VENV) -r Tests/requirements.txt

@@ -18,6 +18,7 @@ var toolDependencies: [Target.Dependency] = ["CBLIP"]
 var toolLinkerSettings: [LinkerSetting] = []
 if let folder = Context.environment["BLIP_LINK"] {
     var flags = ["-static-stdlib", "-L\(folder)", "-lblip", "-Xlinker", "--gc-sections"]
+    flags += ["-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now"]
     if let path = Context.environment["BLIP_RPATH"] {
         flags += ["-Xlinker", "-rpath", "-Xlinker", path]
     }
@@ -25,6 +26,12 @@ if let folder = Context.environment["BLIP_LINK"] {
 } else {
     toolDependencies.append("BLIPCInterface")
 }
+
+let hardened: [CSetting] = [
+    .unsafeFlags(
+        ["-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Werror=format-security"],
+        .when(configuration: .release))
+]
 
 let package = Package(
     name: "libblip",
@@ -37,8 +44,8 @@ let package = Package(
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CISAL", pkgConfig: "libisal", providers: [.apt(["libisal-dev"])]),
-        .target(name: "CSystem"),
-        .target(name: "CForkRepair"),
+        .target(name: "CSystem", cSettings: hardened),
+        .target(name: "CForkRepair", cSettings: hardened),
         .target(name: "BLIPProtocol", dependencies: ["CZlib", "CISAL"], swiftSettings: settings),
         .target(name: "WebSocketProtocol", dependencies: ["COpenSSL"], swiftSettings: settings),
         .target(

@@ -33,18 +33,25 @@ def installed(tmp_path_factory):
 
 
 def test_everything_is_there(installed):
-    found = sorted(str(path.relative_to(installed)) for path in installed.rglob("*") if not path.is_dir())
+    files = [path.relative_to(installed) for path in installed.rglob("*") if not path.is_dir()]
+    found = sorted(str(path) for path in files if path.parent.name != "man3")
     assert found == [
         "bin/blip",
         "include/blip.h",
         "include/blip_easy.h",
+        "lib/cmake/blip/blip-config-version.cmake",
+        "lib/cmake/blip/blip-config.cmake",
         "lib/libblip.so",
         "lib/libblip.so.1",
         "lib/libblip.so.1.0.0",
         "lib/pkgconfig/blip.pc",
         "share/bash-completion/completions/blip",
         "share/man/man1/blip.1",
+        "share/man/man7/libblip.7",
     ]
+    pages = {path.stem for path in files if path.parent.name == "man3"}
+    functions = {line.split()[0] for line in (ROOT / "docs/abi/symbols.txt").read_text().splitlines() if line[0] != "#"}
+    assert functions <= pages, "functions without a manual page"
 
 
 def test_the_installed_tool_has_no_rpath(installed):
@@ -75,6 +82,30 @@ def test_pkg_config_of_the_installation(installed):
         "-L/opt/blip/lib",
         "-lblip",
     ]
+
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.13)
+project(hello C)
+find_package(blip 1.0 REQUIRED)
+add_executable(hello hello.c)
+target_link_libraries(hello PRIVATE blip::blip)
+find_package(blip 2.0 QUIET)
+if(blip_FOUND)
+  message(FATAL_ERROR "another major version was accepted")
+endif()
+"""
+
+
+@pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is missing")
+@pytest.mark.parametrize("where", ["build", "installed"])
+def test_cmake_finds_it(where, installed, tmp_path):
+    prefix = ROOT / "build" if where == "build" else installed
+    (tmp_path / "hello.c").write_text(PROGRAM)
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT)
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build")
+    assert run(tmp_path / "build" / "hello").startswith("1.")
 
 
 @pytest.mark.parametrize("where", ["build", "installed"])
