@@ -885,6 +885,18 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_LISTENER_STOPPED 11
 
 /**
+ * Kind of event. The peer has answered blip_connection_say_bye: connection, status, value: 1 if it
+ * agrees. Since 1.0.
+ */
+#define BLIP_EVENT_BYE 20
+
+/**
+ * Kind of event. The peer asks to close: connection; answer with
+ * blip_connection_answer_close_request. Releasing the event unanswered agrees. Since 1.0.
+ */
+#define BLIP_EVENT_CLOSE_REQUEST 21
+
+/**
  * Tells what has happened.
  *
  * A kind that the program does not know is to be released unread.
@@ -1177,6 +1189,33 @@ typedef void (*blip_close_fn)(blip_connection *connection, blip_status status, v
  */
 typedef void (*blip_pong_fn)(
     blip_connection *connection, blip_status status, int64_t microseconds, void *context);
+
+/**
+ * Tells what the peer says to blip_connection_say_bye, once.
+ *
+ * @param connection The connection.
+ * @param status BLIP_OK: the peer has answered; else why no answer came, as BLIP_ERROR_CLOSED.
+ * @param agreed Whether it agrees: the connection closes when nothing is under way any more.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_bye_fn)(
+    blip_connection *connection, blip_status status, bool agreed, void *context);
+
+/**
+ * Decides whether the peer may close the connection, which it asks for by a message "Bye".
+ *
+ * @param connection The connection.
+ * @param context What was given with the function.
+ * @return true: it may, and no new request can be sent from now on; false: it is told BLIP/403 and
+ *     everything goes on.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef bool (*blip_close_request_fn)(blip_connection *connection, void *context);
 
 /**
  * Looks at a client that asks to connect, before it is answered and before any message.
@@ -1589,8 +1628,11 @@ blip_status blip_url_check(blip_slice url, blip_error **error);
  *
  * Schemes: ws, wss (http and https mean the same), and ws+unix, wss+unix with the socket's path
  * percent-encoded as host: ws+unix://%2Frun%2Fblip.sock/path. User name and password in the URL are
- * sent as Basic authentication. Files named by the options are read now, but one that cannot be
- * used is reported when it connects. What is wrong with a URL goes to the runtime's log.
+ * sent as Basic authentication. With blip, blips, blip+unix or blips+unix it is BLIP 1 on the bare
+ * byte stream, open as soon as it is connected (and secure); such a URL has neither path nor user
+ * name, means port 46353 without one, and uses no options of HTTP, subprotocols or pings. Files
+ * named by the options are read now, but one that cannot be used is reported when it connects. What
+ * is wrong with a URL goes to the runtime's log.
  *
  * Source: RFC 6455 §3; RFC 7617.
  *
@@ -1826,7 +1868,8 @@ blip_status blip_connection_close(blip_connection *connection, uint16_t code, bl
  * New requests of this side are refused from now on; those of the peer are still taken and
  * answered. When nothing is under way it closes with 1000; when the time is over, with 1001, and
  * what is left completes with BLIP_ERROR_CLOSED. A connection that is not open is closed at once.
- * Does not wait itself.
+ * Does not wait itself. In BLIP 1 the peer is told by a message "Bye", and 60 seconds are the most;
+ * whether it agrees makes no difference: blip_connection_say_bye asks.
  *
  * @param connection The connection.
  * @param timeout How long to go on at most, in milliseconds; -1: for ever.
@@ -1835,6 +1878,67 @@ blip_status blip_connection_close(blip_connection *connection, uint16_t code, bl
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_close_gracefully(blip_connection *connection, int64_t timeout);
+
+/**
+ * Asks the peer to agree to closing, by the message "Bye" of BLIP 1 and 2.
+ *
+ * If it agrees, this goes on like blip_connection_close_gracefully; a peer that does not know "Bye"
+ * (BLIP/404) agrees. If it refuses, everything goes on as before. Without an answer, or with
+ * something still under way, the connection is closed after 60 seconds.
+ *
+ * Source: BLIP 1, "Closing"; BLIP 2 names the message, and most of its peers do not know it.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: nobody, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: not open yet;
+ *     BLIP_ERROR_CLOSED: closing or closed; BLIP_ERROR_UNSUPPORTED: it speaks BLIP 3, which closes
+ *     by its WebSocket only.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_say_bye(
+    blip_connection *connection, blip_bye_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who decides whether the peer may close by the message "Bye" of BLIP 1 and 2.
+ *
+ * Takes the place of the one before, also of the listener's. Without one the peer may. A WebSocket
+ * that is closed, or a stream that ends, asks nobody.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: nobody, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_close_request_callback(
+    blip_connection *connection, blip_close_request_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Answers the peer that asks to close, for programs that take BLIP_EVENT_CLOSE_REQUEST.
+ *
+ * The first answer counts; without a question, nothing happens.
+ *
+ * @param connection The connection.
+ * @param accept Whether the peer may close, as blip_close_request_fn says it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_answer_close_request(blip_connection *connection, bool accept);
 
 /**
  * Waits until the connection has ended.
@@ -1927,6 +2031,8 @@ blip_status blip_connection_protocol_version(blip_connection *connection, int32_
 
 /**
  * Gives the subprotocol that was agreed on, such as "BLIP_3+CBMobile_3".
+ *
+ * BLIP 1 has none; it is called "BLIP_1" here.
  *
  * @param connection The connection.
  * @param subprotocol Receives the subprotocol.
@@ -2031,7 +2137,7 @@ blip_status blip_connection_peer_certificate(blip_connection *connection, blip_s
  * @param connection The connection.
  * @param path Receives path and query, percent-encoded.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: path is NULL;
- *     BLIP_ERROR_NOT_FOUND: not known yet.
+ *     BLIP_ERROR_NOT_FOUND: not known yet, or there was none.
  *
  * Ownership: path: it lies in the connection: valid while the connection lives.
  * Threads: [any] [callback]. Since 1.0.
@@ -2111,7 +2217,8 @@ blip_status blip_connection_backlog(blip_connection *connection, uint64_t *bytes
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
- *     BLIP_ERROR_STATE: not open yet; BLIP_ERROR_CLOSED: closing or closed.
+ *     BLIP_ERROR_STATE: not open yet; BLIP_ERROR_CLOSED: closing or closed;
+ *     BLIP_ERROR_UNSUPPORTED: there is no WebSocket.
  *
  * Ownership: context is lent until release_context is called, which happens at once if the call
  * fails.
@@ -3260,6 +3367,38 @@ blip_status blip_listener_options_set_queue(blip_listener_options *options, blip
 blip_status blip_listener_options_add_path(blip_listener_options *options, blip_slice path);
 
 /**
+ * Says whether clients of BLIP 1 are taken, on the same port; the default is no.
+ *
+ * BLIP 1 goes over the bare byte stream: a client of it names no path, sends no HTTP headers, so no
+ * credentials and no origin either, and answers no pings. It is told by its first bytes
+ * (9B34F206). One that sends nothing for the handshake timeout is taken for one of BLIP 1 too.
+ * Only BLIP 1.1 is spoken: a client of 1.0 (9B34F205) is turned away.
+ *
+ * Source: BLIP 1, "Framing".
+ *
+ * @param options The options.
+ * @param enabled Whether they are taken.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_blip1(blip_listener_options *options, bool enabled);
+
+/**
+ * Says whether clients with WebSockets, of BLIP 2 and 3, are taken; the default is yes.
+ *
+ * Which of the two, the subprotocols say: blip_listener_options_add_protocol. Without them, and
+ * with BLIP 1 switched on, connections are open as soon as they are accepted.
+ *
+ * @param options The options.
+ * @param enabled Whether they are taken. If BLIP 1 is not either, the listener will not start.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_websocket(blip_listener_options *options, bool enabled);
+
+/**
  * Sets how long a client may take from its connecting to the open connection: TLS, HTTP and the
  * accept callback.
  *
@@ -3564,6 +3703,26 @@ blip_status blip_listener_set_open_callback(
  */
 blip_status blip_listener_set_close_callback(
     blip_listener *listener, blip_close_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who decides whether clients may close by the message "Bye", for those accepted afterwards.
+ *
+ * See blip_connection_set_close_request_callback, which takes its place for one connection.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: nobody, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_close_request_callback(
+    blip_listener *listener, blip_close_request_fn fn, void *context,
+    void (*release_context)(void *));
 
 /**
  * Sets who is told that the listener has stopped.

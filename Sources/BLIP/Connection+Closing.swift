@@ -111,7 +111,7 @@ extension Connection {
         failEverything(pending)
     }
 
-    private func publishClosing() {
+    func publishClosing() {
         let old = publishedState.exchange(BLIP_STATE_CLOSING, ordering: .acquiringAndReleasing)
         guard old != BLIP_STATE_CLOSING || !hasAnnouncedClosing.load(ordering: .relaxed) else { return }
         hasAnnouncedClosing.store(true, ordering: .relaxed)
@@ -123,15 +123,22 @@ extension Connection {
     private func drain(timeout: Int64) {
         switch phase {
         case .open:
-            guard !isDraining else { return }
-            isDraining = true
-            publishClosing()
-            drainDeadline = timeout < 0 ? .max : loop.refreshNow() &+ nanoseconds(timeout)
-            armNextTimer()
-            checkDrained()
+            drain(until: timeout < 0 ? .max : loop.refreshNow() &+ nanoseconds(timeout))
         case .closing, .closed: return
         default: beginClose(code: 1001, reason: [], nil)
         }
+    }
+
+    func drain(until deadline: UInt64) {
+        guard !isDraining else { return }
+        isDraining = true
+        publishClosing()
+        let farewell = makeFarewell()
+        farewell.deadline = min(farewell.deadline, deadline)
+        // In version 1 nothing else tells the peer that the end of the stream is meant.
+        if version == .v1, !farewell.isSaid { sendBye() }
+        armNextTimer()
+        checkDrained()
     }
 
     /// Closes once nothing is under way any more.
@@ -149,11 +156,16 @@ extension Connection {
         switch phase {
         case .closing:
             finish(failure)
+        case .open where version == .v1 && error == nil && farewell?.isAgreed == true:
+            finish(nil)
         case .open:
             finish(
                 error.map { Failure($0) }
                     ?? Failure(
-                        BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection without closing the WebSocket."))
+                        BLIP_ERROR_CONNECTION_LOST,
+                        version == .v1
+                            ? "The peer ended the connection without saying Bye."
+                            : "The peer ended the connection without closing the WebSocket."))
         case .securing:
             finish(
                 error.map { Failure($0) }
@@ -163,7 +175,10 @@ extension Connection {
             finish(
                 error.map { Failure($0) }
                     ?? Failure(
-                        BLIP_ERROR_CONNECTION_LOST, "The peer ended the connection during the HTTP upgrade."))
+                        BLIP_ERROR_CONNECTION_LOST,
+                        upgrade == nil
+                            ? "The peer ended the connection before it opened."
+                            : "The peer ended the connection during the HTTP upgrade."))
         }
     }
 
@@ -187,6 +202,7 @@ extension Connection {
         }
         failEverything(failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed."))
         session = nil
+        farewell = nil
         stream = nil
         upgrade = nil
         publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)

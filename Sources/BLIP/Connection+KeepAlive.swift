@@ -20,7 +20,7 @@ extension Connection {
     /// Arms the timer of an open connection for whatever is due first.
     func armNextTimer() {
         guard phase == .open else { return }
-        let next = min(nextPing, drainDeadline, session?.link.pingDeadline ?? .max)
+        let next = min(nextPing, farewell?.deadline ?? .max, session?.link.pingDeadline ?? .max)
         if next < UInt64.max / 2 {
             armTimer(at: next)
         } else if let timer {
@@ -39,6 +39,7 @@ extension Connection {
             } else {
                 finish(failure ?? upgrade?.endsAfterOutput)
             }
+        case .upgrading where isSilentStream: acceptStream()
         case .connecting, .securing, .upgrading, .waitingForAccept:
             let what =
                 switch phase {
@@ -56,10 +57,14 @@ extension Connection {
 
     private func openTimerDidFire(_ now: UInt64) {
         guard let stream else { return }
-        if now >= drainDeadline { return beginClose(code: 1001, reason: [], nil) }
+        if let farewell, now >= farewell.deadline { return beginClose(code: 1001, reason: [], nil) }
         session?.link.endPings(BLIP_ERROR_TIMEOUT, now: now, self)
         guard phase == .open else { return }
-        if now >= nextPing {
+        if now >= nextPing, version == .v1 {
+            // There are no pings; the rest of the rhythm is kept.
+            session?.engine.releaseIdleMemory()
+            nextPing = now &+ configuration.pingInterval
+        } else if now >= nextPing {
             if stream.bytesReceived != lastBytesReceived || isReadingPaused {
                 silentPings = 0
             } else if silentPings >= configuration.pingsMissed {
@@ -92,6 +97,7 @@ extension Connection {
     /// Sends a ping; any thread. The handler gets the round trip in microseconds, or why there is none.
     public func ping(timeout: Int64, _ handler: Handler<blip_pong_fn>) -> blip_status {
         guard state == BLIP_STATE_OPEN else { return state < BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
+        guard protocolVersion > 1 else { return BLIP_ERROR_UNSUPPORTED }
         perform { [self] in
             let now = loop.refreshNow()
             guard phase != .closed else { return }

@@ -62,6 +62,7 @@ extension Connection {
 
     private func sendUpgrade() {
         guard let url, let stream else { return }
+        if !url.isWebSocket { return openStream() }
         phase = .upgrading
         do {
             let handshake = try ClientHandshake(
@@ -106,6 +107,7 @@ extension Connection {
             phase = .upgrading
         }
         stream.startReading()
+        if phase == .upgrading, listener?.speaksWebSocket == false { acceptStream() }
     }
 
     /// A client's request to upgrade.
@@ -133,14 +135,14 @@ extension Connection {
         perform { [self] in continueAfterAccept() }
     }
 
-    private func continueAfterAccept() {
-        guard phase == .waitingForAccept, let upgrade else { return }
+    func continueAfterAccept() {
+        guard phase == .waitingForAccept else { return }
         guard state < BLIP_STATE_CLOSING else {
             return refuse(
                 ServerHandshake.refusal(status: 403, text: "The connection was refused."),
                 Failure(BLIP_ERROR_CLOSED, domain: "HTTP", code: 403, "The connection was refused."))
         }
-        open(subprotocol: upgrade.subprotocol)
+        if let upgrade { open(subprotocol: upgrade.subprotocol) } else { openStream() }
         stream?.resumeReading()
     }
 
@@ -166,7 +168,9 @@ extension Connection {
 
     public func streamDidSecure(_ stream: Transport.Stream) {
         guard phase == .securing else { return }
-        if isIncoming { phase = .upgrading } else { sendUpgrade() }
+        guard isIncoming else { return sendUpgrade() }
+        phase = .upgrading
+        if listener?.speaksWebSocket == false { acceptStream() }
     }
 
     /// Takes the HTTP head off the bytes; how many were taken.
@@ -196,8 +200,8 @@ extension Connection {
         }
     }
 
-    private func open(subprotocol: String) {
-        guard let version = Configuration.version(of: subprotocol) else {
+    func open(subprotocol: String, version known: ProtocolVersion? = nil) {
+        guard let version = known ?? Configuration.version(of: subprotocol) else {
             return finish(Failure(BLIP_ERROR_SUBPROTOCOL, "The subprotocol \(subprotocol) is not known."))
         }
         self.version = version
@@ -240,7 +244,7 @@ extension Connection {
         }
     }
 
-    private func rememberAddresses() {
+    func rememberAddresses() {
         guard let stream else { return }
         let version = stream.tlsVersion.map { Text($0) }
         let cipher = stream.tlsCipher.map { Text($0) }

@@ -6,19 +6,20 @@ import WebSocketProtocol
 
 extension Connection {
     public func stream(_ stream: Transport.Stream, didReceive bytes: UnsafeMutableRawBufferPointer) -> Int {
-        guard let base = bytes.baseAddress else { return 0 }
+        guard !bytes.isEmpty else { return 0 }
         var consumed = 0
         if phase != .open, session == nil {
             guard phase == .upgrading else {
                 if phase == .waitingForAccept { stream.pauseReading() }
                 return phase == .waitingForAccept ? 0 : bytes.count
             }
+            if isIncoming, bytes[0] == Self.streamMark { consumed = receiveFirstFrame(bytes) }
             // An interim answer may have the final one behind it.
-            var taken = 0
-            repeat {
-                taken = receiveHead(UnsafeMutableRawBufferPointer(rebasing: bytes[consumed...]))
+            while phase == .upgrading, consumed < bytes.count, !isIncoming || bytes[consumed] != Self.streamMark {
+                let taken = receiveHead(UnsafeMutableRawBufferPointer(rebasing: bytes[consumed...]))
                 consumed += taken
-            } while taken > 0 && consumed < bytes.count && phase == .upgrading
+                if taken == 0 { break }
+            }
             if phase == .waitingForAccept { stream.pauseReading() }
         }
         guard consumed < bytes.count, let session = openSession() else { return consumed }
@@ -90,6 +91,7 @@ extension Connection {
 
     private func dispatch(_ request: BLIPMessage, _ session: Session) {
         if request.wantsReply { unanswered += 1 }
+        if request.flags.contains(.meta) { return handleMeta(request) }
         guard let handler = handler(for: request) else {
             if request.wantsReply {
                 _ = respond(to: request, domain: "BLIP", code: 404, text: "No handler for BLIP request")
@@ -149,6 +151,7 @@ extension Connection {
         if let extras = request.existingExtras {
             // The deadline of a streamed response ends with its body.
             if response?.isBodyStreamed.load(ordering: .relaxed) != true { endTimer(of: request) }
+            if extras.isBye { return byeDidComplete(response, status) }
             if let waiter = extras.requestWaiter {
                 extras.requestWaiter = nil
                 waiter.signal(status, response)
@@ -190,7 +193,7 @@ extension Connection {
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
         if message.kind == .request {
-            guard let handler = handler(for: message),
+            guard !message.flags.contains(.meta), let handler = handler(for: message),
                 handler.flags & BLIP_HANDLER_STREAM != 0
             else { return }
             if message.wantsReply { unanswered += 1 }

@@ -78,7 +78,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         set { endReason = newValue.map { Box($0) } }
     }
     var isReadingPaused = false
-    var drainDeadline = UInt64.max
+    /// Made when the connection drains, or "Bye" is said.
+    var farewell: Farewell?
     // Keep-alive.
     var lastBytesReceived: UInt64 = 0
     var nextPing = UInt64.max
@@ -187,10 +188,14 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         let engine = Engine(
             version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
             makeMessage: { context.makeMessage() })
-        let link = WebSocketLink(role: isIncoming ? .server : .client, configuration: configuration)
-        let new = Session(engine: engine, link: link)
+        let new = Session(engine: engine, link: makeLink())
         session = new
         return new
+    }
+
+    private func makeLink() -> Link {
+        if version == .v1 { return StreamLink(closeTimeout: configuration.closeTimeout) }
+        return WebSocketLink(role: isIncoming ? .server : .client, configuration: configuration)
     }
 
     // MARK: Handle

@@ -7,6 +7,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var open: Handler<blip_open_fn>?
     public var close: Handler<blip_close_fn>?
     public var state: Handler<blip_state_fn>?
+    public var closeRequest: Handler<blip_close_request_fn>?
 
     init() { handlers = HandlerTable() }
 
@@ -15,6 +16,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         open = other.open
         close = other.close
         state = other.state
+        closeRequest = other.closeRequest
     }
 
     /// A copy with a change, which is not in use yet.

@@ -17,6 +17,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case pong(Handler<blip_pong_fn>)
         case accept(Handler<blip_accept_fn>)
         case stopped(Handler<blip_stopped_fn>)
+        case bye(Handler<blip_bye_fn>)
+        case closeRequest(Handler<blip_close_request_fn>)
     }
 
     public static var handleKind: HandleKind { .event }
@@ -77,6 +79,10 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .pong(let handler): handler.function?(connection?.handle, status, value, handler.context)
         case .accept(let handler): handler.function?(listener?.handle, connection?.handle, handler.context)
         case .stopped(let handler): handler.function?(listener?.handle, status, handler.context)
+        case .bye(let handler): handler.function?(connection?.handle, status, value != 0, handler.context)
+        case .closeRequest(let handler):
+            let accepts = handler.function?(connection?.handle, handler.context) ?? true
+            _ = connection?.answerCloseRequest(accepts)
         }
         settle()
     }
@@ -93,6 +99,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .open: connection?.openDidSettle()
         case .close: connection?.closeDidSettle()
         case .stopped: listener?.stoppedDidSettle()
+        // Unless it was answered.
+        case .closeRequest: _ = connection?.answerCloseRequest(true)
         default: break
         }
     }
@@ -112,6 +120,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .pong: BLIP_EVENT_PONG
         case .accept: BLIP_EVENT_ACCEPT
         case .stopped: BLIP_EVENT_LISTENER_STOPPED
+        case .bye: BLIP_EVENT_BYE
+        case .closeRequest: BLIP_EVENT_CLOSE_REQUEST
         }
     }
 
@@ -128,6 +138,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .pong(let handler): handler.context
         case .accept(let handler): handler.context
         case .stopped(let handler): handler.context
+        case .bye(let handler): handler.context
+        case .closeRequest(let handler): handler.context
         }
     }
 

@@ -13,6 +13,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     let runtime: Runtime
     let configuration: Configuration
     let paths: [String]
+    let speaksBLIP1: Bool
+    let speaksWebSocket: Bool
     private let maximumConnections: Int
     private let setupFailure: Failure?
     private(set) var handle: OpaquePointer?
@@ -59,6 +61,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             setupFailure = Failure(error)
         }
         paths = options.paths
+        speaksBLIP1 = options.speaksBLIP1
+        speaksWebSocket = options.speaksWebSocket
         maximumConnections = Int(options.maximumConnections)
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
@@ -128,17 +132,24 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         }
         guard isFree else { return BLIP_ERROR_STATE }
         if let setupFailure { return fail(setupFailure) }
+        guard speaksBLIP1 || speaksWebSocket else {
+            return fail(
+                Failure(
+                    BLIP_ERROR_ARGUMENT,
+                    "The listener would speak nothing: both WebSocket and BLIP 1 are switched off."))
+        }
         do {
             let acceptor: Acceptor
-            let scheme = configuration.tls == nil ? "ws" : "wss"
+            let scheme = (speaksWebSocket ? "ws" : "blip") + (configuration.tls == nil ? "" : "s")
+            let path = speaksWebSocket ? paths.first ?? "/" : ""
             let url: String
             switch place {
             case .port(let host, let port):
                 acceptor = try Acceptor.bind(loop: context.loop, host: host, port: port)
-                url = "\(scheme)://\(Self.reachable(host)):\(acceptor.port)\(paths.first ?? "/")"
-            case .unix(let path):
-                acceptor = try Acceptor.bind(loop: context.loop, unixPath: path)
-                url = "\(scheme)+unix://\(Self.percentEncoded(path))\(paths.first ?? "/")"
+                url = "\(scheme)://\(Self.reachable(host)):\(acceptor.port)\(path)"
+            case .unix(let file):
+                acceptor = try Acceptor.bind(loop: context.loop, unixPath: file)
+                url = "\(scheme)+unix://\(Self.percentEncoded(file))\(path)"
             }
             let isWanted = shared.withLock { shared -> Bool in
                 guard shared.phase == .starting else { return false }

@@ -7,6 +7,8 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
     public var slot: UInt32 = 0
     private(set) var paths: [String] = []
     private(set) var maximumConnections: UInt32 = 0
+    private(set) var speaksBLIP1 = false
+    private(set) var speaksWebSocket = true
     private var requiresClientCertificate = false
 
     deinit { HandleTable.freeSlot(slot) }
@@ -24,6 +26,8 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
         requiresClientCertificate = required
     }
 
+    public func setBLIP1(_ enabled: Bool) { speaksBLIP1 = enabled }
+    public func setWebSocket(_ enabled: Bool) { speaksWebSocket = enabled }
     public func setMaximumConnections(_ count: UInt32) { maximumConnections = count }
 
     func configuration(queue: EventQueue?) throws(TransportError) -> Configuration {

@@ -24,6 +24,8 @@ final class MessageExtras: @unchecked Sendable {
     /// Nobody can read the streamed body any more.
     var isUnwanted = false
     var timeout: Int64 = -1
+    /// The library's own "Bye".
+    var isBye = false
 
     // The loop's.
     var data: Handler<blip_data_fn>?

@@ -129,6 +129,31 @@ public func blip_connection_set_state_callback(
 }
 
 @c @implementation
+public func blip_connection_set_close_request_callback(
+    _ connection: OpaquePointer!, _ fn: blip_close_request_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_close_request_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        connection.setCallbacks { $0.closeRequest = handler }
+    }
+}
+
+@c @implementation
+public func blip_connection_answer_close_request(_ connection: OpaquePointer!, _ accept: Bool) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in connection.answerCloseRequest(accept) }
+}
+
+@c @implementation
+public func blip_connection_say_bye(
+    _ connection: OpaquePointer!, _ fn: blip_bye_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_bye_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in connection.sayBye(handler) }
+}
+
+@c @implementation
 public func blip_connection_connect(_ connection: OpaquePointer!) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in connection.connect() }
 }

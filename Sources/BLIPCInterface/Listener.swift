@@ -87,6 +87,18 @@ public func blip_listener_set_close_callback(
 }
 
 @c @implementation
+public func blip_listener_set_close_request_callback(
+    _ listener: OpaquePointer!, _ fn: blip_close_request_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_close_request_fn>(fn, context, release)
+    return HandleTable.with(listener) { (listener: Listener) in
+        listener.setCallbacks { $0.closeRequest = handler }
+        return BLIP_OK
+    }
+}
+
+@c @implementation
 public func blip_listener_set_stopped_callback(
     _ listener: OpaquePointer!, _ fn: blip_stopped_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!

@@ -23,6 +23,22 @@ public func blip_listener_options_set_queue(_ options: OpaquePointer!, _ queue: 
 }
 
 @c @implementation
+public func blip_listener_options_set_blip1(_ options: OpaquePointer!, _ enabled: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in
+        options.setBLIP1(enabled)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
+public func blip_listener_options_set_websocket(_ options: OpaquePointer!, _ enabled: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in
+        options.setWebSocket(enabled)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
 public func blip_listener_options_set_close_timeout(_ options: OpaquePointer!, _ milliseconds: Int64) -> blip_status {
     HandleTable.with(options) { (options: ListenerOptions) in options.setCloseTimeout(milliseconds) }
 }

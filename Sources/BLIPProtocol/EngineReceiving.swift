@@ -674,7 +674,8 @@ extension Engine {
         // A wrong stream shows at its first bytes.
         for index in 0..<min(4, header.count)
         where header[index] != UInt8(truncatingIfNeeded: v1Magic >> (24 - 8 * UInt32(index))) {
-            return .failed(ProtocolError(.frameMagic))
+            // That of version 1.0 differs in the last one.
+            return .failed(ProtocolError(index == 3 && header[3] == 0x05 ? .frameOldMagic : .frameMagic))
         }
         guard header.count >= v1HeaderSize else { return .needMore }
         let length = Int(base.loadUnaligned(fromByteOffset: 10, as: UInt16.self).bigEndian)

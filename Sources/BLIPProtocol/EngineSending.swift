@@ -261,7 +261,7 @@ extension Engine {
         return OutgoingFrame(count: 0, message: message, error: ProtocolError(reason))
     }
 
-    private func writeHeader(_ base: UnsafeMutableRawPointer, _ number: UInt64, _ flags: UInt8, _ size: Int) {
+    func writeHeader(_ base: UnsafeMutableRawPointer, _ number: UInt64, _ flags: UInt8, _ size: Int) {
         guard state.pointee.version == .v1 else {
             let at = Varint.write(number, to: base)
             _ = Varint.write(UInt64(flags), to: base + at)

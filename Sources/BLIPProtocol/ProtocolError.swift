@@ -24,7 +24,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
 
     /// The exact mistake; each has a text and a close code.
     enum Reason: UInt8, Sendable {
-        case frameEmpty, frameHeader, frameFlags, frameMagic, frameLength
+        case frameEmpty, frameHeader, frameFlags, frameMagic, frameOldMagic, frameLength
         case frameChecksumMissing
         case acknowledgement
         case checksum
@@ -44,7 +44,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
     /// The sort of mistake.
     public var kind: Kind {
         switch reason {
-        case .frameEmpty, .frameFlags, .frameMagic, .frameLength, .frameChecksumMissing: .frame
+        case .frameEmpty, .frameFlags, .frameMagic, .frameOldMagic, .frameLength, .frameChecksumMissing: .frame
         case .frameHeader, .acknowledgement: .varint
         case .checksum: .checksum
         case .inflate, .deflate: .deflate
@@ -63,6 +63,8 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case .frameHeader: "The peer sent a frame whose header ends inside a number, or holds one above 64 bits."
         case .frameFlags: "The peer sent a frame with flags above 8 bits."
         case .frameMagic: "The peer's stream does not hold a BLIP 1.1 frame where one must begin."
+        case .frameOldMagic:
+            "The peer speaks BLIP 1.0, of May 2008 (its frames begin with 9B34F205); BLIP 1.1 or later is needed."
         case .frameLength: "The peer sent a frame whose length does not fit its header."
         case .frameChecksumMissing: "The peer sent a frame without a checksum."
         case .acknowledgement: "The peer sent an acknowledgement without a valid count."

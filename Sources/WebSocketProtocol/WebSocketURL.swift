@@ -1,4 +1,5 @@
-/// A URL with the scheme ws, wss, ws+unix or wss+unix (RFC 6455 §3, RFC 3986); http and https mean ws and wss.
+/// A URL with the scheme ws, wss, ws+unix or wss+unix (RFC 6455 §3, RFC 3986); http and https mean ws and wss. With blip,
+/// blips, blip+unix or blips+unix instead there is no WebSocket but BLIP 1 on the bare byte stream.
 ///
 /// Of a URL for a Unix socket the host is the socket's path, percent-encoded: `ws+unix://%2Frun%2Fblip.sock/db`.
 public struct WebSocketURL: Sendable, Equatable {
@@ -8,6 +9,17 @@ public struct WebSocketURL: Sendable, Equatable {
         case wss
         case wsUnix = "ws+unix"
         case wssUnix = "wss+unix"
+        case blip
+        case blips
+        case blipUnix = "blip+unix"
+        case blipsUnix = "blips+unix"
+
+        var isUnix: Bool { self == .wsUnix || self == .wssUnix || self == .blipUnix || self == .blipsUnix }
+        var isSecure: Bool { self == .wss || self == .wssUnix || self == .blips || self == .blipsUnix }
+        var isWebSocket: Bool { self == .ws || self == .wss || self == .wsUnix || self == .wssUnix }
+
+        /// The port that a URL without one means.
+        var defaultPort: UInt16 { isWebSocket ? (isSecure ? 443 : 80) : WebSocketURL.defaultBLIPPort }
     }
 
     /// The scheme.
@@ -17,7 +29,7 @@ public struct WebSocketURL: Sendable, Equatable {
     public let host: String
     /// Whether the host is an IP address: no lookup and no server name indication, and a certificate for that address.
     public let isIPLiteral: Bool
-    /// The port, from the URL or the scheme: 80 or 443. Without meaning for a Unix socket.
+    /// The port, from the URL or the scheme: 80, 443, or `defaultBLIPPort`. Without meaning for a Unix socket.
     public let port: UInt16
     /// The path of the Unix socket; nil: a TCP connection.
     public let unixPath: String?
@@ -28,6 +40,9 @@ public struct WebSocketURL: Sendable, Equatable {
     /// The password in the URL, decoded; nil if there was none. Not in `description`.
     public let password: String?
 
+    /// The port of blip and blips URLs without one. Nobody has assigned one: it is that of the examples of the first
+    /// implementation.
+    public static let defaultBLIPPort: UInt16 = 46353
     /// The most bytes of a URL.
     public static let maximumLength = 8192
     /// The most bytes of a Unix socket's path (`sun_path` without its NUL).
@@ -48,10 +63,13 @@ public struct WebSocketURL: Sendable, Equatable {
     }
 
     /// Whether the connection uses TLS.
-    public var isSecure: Bool { scheme == .wss || scheme == .wssUnix }
+    public var isSecure: Bool { scheme.isSecure }
+
+    /// Whether a WebSocket carries BLIP; otherwise it is BLIP 1 on the byte stream.
+    public var isWebSocket: Bool { scheme.isWebSocket }
 
     /// The port that the scheme means without one.
-    public var defaultPort: UInt16 { isSecure ? 443 : 80 }
+    public var defaultPort: UInt16 { scheme.defaultPort }
 
     /// Host and port as a Host header has them: an IPv6 address in brackets and without its zone, the port only if it
     /// is not the scheme's own.
@@ -108,7 +126,7 @@ public struct WebSocketURL: Sendable, Equatable {
 
 extension WebSocketURL: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL without user name and password, in a form that `parse` takes.
-    public var description: String { "\(scheme.rawValue)://\(authority)\(target)" }
+    public var description: String { "\(scheme.rawValue)://\(authority)\(isWebSocket ? target : "")" }
 
     /// `description`, so that no secret gets into a dump.
     public var debugDescription: String { description }

@@ -25,14 +25,24 @@ struct WebSocketURLReader {
         let end = bytes[start...].firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? bytes.count
         let (user, password, hostStart) = try readUser(start, end)
         let target = try readTarget(end)
-        if scheme == .wsUnix || scheme == .wssUnix {
-            let path = try readUnixPath(hostStart, end, scheme)
+        let unixPath = scheme.isUnix ? try readUnixPath(hostStart, end, scheme) : nil
+        if !scheme.isWebSocket {
+            guard target == "/" else {
+                throw URLFailure(
+                    "the URL has a path or query, which BLIP 1 cannot carry: leave it out, or use ws or wss", at: end)
+            }
+            guard user == nil, password == nil else {
+                throw URLFailure(
+                    "the URL has a user name, which BLIP 1 cannot carry: leave it out, or use ws or wss", at: start)
+            }
+        }
+        if let unixPath {
             return WebSocketURL(
-                scheme: scheme, host: "localhost", isIPLiteral: false, port: scheme == .wssUnix ? 443 : 80,
-                unixPath: path, target: target, user: user, password: password)
+                scheme: scheme, host: "localhost", isIPLiteral: false, port: scheme.defaultPort,
+                unixPath: unixPath, target: target, user: user, password: password)
         }
         let (hostEnd, isIPv6) = try findHostEnd(hostStart, end)
-        let port = try readPort(hostEnd, end) ?? (scheme == .wss ? 443 : 80)
+        let port = try readPort(hostEnd, end) ?? scheme.defaultPort
         let host = isIPv6 ? try readIPv6(hostStart, hostEnd) : try readName(hostStart, hostEnd)
         return WebSocketURL(
             scheme: scheme, host: host.text, isIPLiteral: host.isLiteral, port: port, unixPath: nil, target: target,
@@ -60,9 +70,15 @@ struct WebSocketURLReader {
         case "wss", "https": scheme = .wss
         case "ws+unix": scheme = .wsUnix
         case "wss+unix": scheme = .wssUnix
+        case "blip": scheme = .blip
+        case "blips": scheme = .blips
+        case "blip+unix": scheme = .blipUnix
+        case "blips+unix": scheme = .blipsUnix
         case "": throw URLFailure("the URL has no scheme before \"://\"", at: 0)
         default:
-            throw URLFailure("the URL's scheme is unknown: ws, wss, ws+unix and wss+unix are possible", at: 0)
+            throw URLFailure(
+                "the URL's scheme is unknown: ws, wss, ws+unix, wss+unix, and for BLIP 1 blip, blips, blip+unix, "
+                    + "blips+unix are possible", at: 0)
         }
         return (scheme, colon + 3)
     }
@@ -184,7 +200,7 @@ struct WebSocketURLReader {
     private func readUnixPath(
         _ start: Int, _ end: Int, _ scheme: WebSocketURL.Scheme
     ) throws(URLFailure) -> String {
-        let example = "\(scheme.rawValue)://%2Frun%2Fblip.sock/path"
+        let example = "\(scheme.rawValue)://%2Frun%2Fblip.sock" + (scheme.isWebSocket ? "/path" : "")
         guard start < end else {
             throw URLFailure(
                 "the path of the Unix socket is missing: its slashes are written %2F, as in \(example)", at: start)

@@ -16,9 +16,19 @@ struct WebSocketURLTests {
         let hostHeader: String
         let description: String
         var testDescription: String { text }
+        var isSecure: Bool { [.wss, .wssUnix, .blips, .blipsUnix].contains(scheme) }
     }
 
     static let good: [Good] = [
+        Good(
+            text: "blip://Example.com:7", scheme: .blip, host: "example.com", port: 7, hostHeader: "example.com:7",
+            description: "blip://example.com:7"),
+        Good(
+            text: "blips://[::1]/", scheme: .blips, host: "::1", isLiteral: true, port: WebSocketURL.defaultBLIPPort,
+            hostHeader: "[::1]", description: "blips://[::1]"),
+        Good(
+            text: "blips+unix://%2Frun%2Fblip", scheme: .blipsUnix, port: WebSocketURL.defaultBLIPPort,
+            path: "/run/blip", hostHeader: "localhost", description: "blips+unix://%2Frun%2Fblip"),
         Good(
             text: "ws://example.com", scheme: .ws, host: "example.com", hostHeader: "example.com",
             description: "ws://example.com/"),
@@ -77,7 +87,7 @@ struct WebSocketURLTests {
     func goodURL(_ good: Good) throws {
         let url = try WebSocketURL.parse(good.text).get()
         #expect(url.scheme == good.scheme)
-        #expect(url.isSecure == (good.scheme == .wss || good.scheme == .wssUnix))
+        #expect(url.isSecure == good.isSecure)
         #expect(url.host == good.host)
         #expect(url.isIPLiteral == good.isLiteral)
         #expect(url.port == good.port)
@@ -111,6 +121,10 @@ struct WebSocketURLTests {
         Bad("://h", 0, "no scheme"),
         Bad("ftp://h/", 0, "unknown"),
         Bad("ws://", 5, "no host"),
+        Bad("blip://h/path", 8, "path or query, which BLIP 1 cannot carry"),
+        Bad("blip://h?q", 8, "path or query"),
+        Bad("blips://u:p@h", 8, "user name, which BLIP 1 cannot carry"),
+        Bad("blip+unix:///run/blip", 12, "slashes are written %2F"),
         Bad("ws:///path", 5, "no host"),
         Bad("ws://:80/", 5, "no host before its port"),
         Bad("ws://u@/", 7, "no host"),

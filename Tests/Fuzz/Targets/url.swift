@@ -16,7 +16,7 @@ public func fuzz(_ data: UnsafePointer<UInt8>?, _ size: Int) -> Int32 {
         check(url.target.utf8.first == UInt8(ascii: "/"), "target \(url.target)")
         check(url.target.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "#") }, "target \(url.target)")
         check(url.host.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }, "host \(url.host)")
-        check((url.unixPath == nil) == (url.scheme == .ws || url.scheme == .wss), "path of a socket")
+        check((url.unixPath == nil) != url.scheme.isUnix, "path of a socket")
         if let path = url.unixPath {
             check(!path.isEmpty && path.utf8.count <= WebSocketURL.maximumUnixPath, "path of a socket")
             check(!path.utf8.contains(0), "NUL in the path of a socket")

@@ -153,6 +153,18 @@ def test_a_unix_socket_with_tls(connect: Connect, tmp_path: Path, certificates: 
             connect(unix_path=socket, tls=True)
 
 
+def test_blip1_beside_websockets(connect: Connect) -> None:
+    with blip.sync.serve("127.0.0.1", 0, blip1=True, handlers={"version": lambda r: r.connection.protocol}) as listener:
+        for scheme, version in (("ws", "BLIP_3"), ("blip", "BLIP_1")):
+            with blip.sync.connect(f"{scheme}://127.0.0.1:{listener.port}") as connection:
+                assert connection.protocol == version
+                assert connection.request("version").text() == version
+    with blip.sync.serve("127.0.0.1", 0, blip1=True, websocket=False) as listener:
+        assert listener.url == f"blip://127.0.0.1:{listener.port}"
+        with pytest.raises(blip.ConnectionFailed):
+            connect(f"ws://127.0.0.1:{listener.port}/")
+
+
 def test_a_missing_unix_socket(connect: Connect, tmp_path: Path) -> None:
     with pytest.raises(blip.ConnectionFailed, match="nowhere"):
         connect(unix_path=tmp_path / "nowhere")

@@ -784,7 +784,8 @@ def connect(
     limits: Optional[Mapping[str, int]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Connecting:
-    """Connects to ws://, wss://, ws+unix:// or wss+unix://: `await connect(url)` or `async with connect(url) as c`.
+    """Connects to ws:// and wss:// (or ws+unix://, wss+unix://), or by BLIP 1 to blip:// and blips:// (or blip+unix://,
+    blips+unix://): `await connect(url)` or `async with connect(url) as c`.
 
     unix_path: the path of a Unix socket, instead of a URL; with it path: what to ask for there, such as "/chat", and
     tls, which every other argument for TLS implies. protocols: such as "BLIP_3+CBMobile_3", the preferred one first;
@@ -935,13 +936,16 @@ def serve(
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
     max_connections: Optional[int] = None,
+    blip1: bool = False,
+    websocket: bool = True,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
     """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
 
     interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
     Unix socket instead. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
-    by default. handlers: {profile: function}, in place before the first request can arrive; more can be added
+    by default. blip1: also take clients of BLIP 1, which has no WebSocket, path or credentials; websocket=False:
+    take no others. handlers: {profile: function}, in place before the first request can arrive; more can be added
     with `@listener.handler(profile)`.
     """
     given = dict(locals())

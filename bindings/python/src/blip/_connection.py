@@ -221,6 +221,10 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
             )
         if given.get("handshake_timeout") is not None:
             options.set("set_handshake_timeout", milliseconds(given["handshake_timeout"]))
+        if given.get("blip1"):
+            options.set("set_blip1", True)
+        if not given.get("websocket", True):
+            options.set("set_websocket", False)
         if given.get("max_connections") is not None:
             options.set("set_max_connections", given["max_connections"])
         out = c_void_p()

@@ -120,6 +120,9 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_set_open_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_close_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_state_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_close_request_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_answer_close_request": (STATUS, (HANDLE, c_bool)),
+    "blip_connection_say_bye": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_connect": (STATUS, (HANDLE,)),
     "blip_connection_wait_open": (STATUS, (HANDLE, c_int64)),
     "blip_connection_close": (STATUS, (HANDLE, c_uint16, SLICE)),
@@ -220,6 +223,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_listener_options_set_tls_versions": (STATUS, (HANDLE, c_int32, c_int32)),
     "blip_listener_options_set_handshake_timeout": (STATUS, (HANDLE, c_int64)),
     "blip_listener_options_set_close_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_listener_options_set_blip1": (STATUS, (HANDLE, c_bool)),
+    "blip_listener_options_set_websocket": (STATUS, (HANDLE, c_bool)),
     "blip_listener_options_set_ping": (STATUS, (HANDLE, c_int64, c_uint32)),
     "blip_listener_options_set_frame_size": (STATUS, (HANDLE, c_uint32)),
     "blip_listener_options_set_compression_level": (STATUS, (HANDLE, c_int32)),
@@ -232,6 +237,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_listener_set_default_handler": (STATUS, (HANDLE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
     "blip_listener_set_accept_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_listener_set_open_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_close_request_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_listener_set_close_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_listener_set_stopped_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_listener_start": (STATUS, (HANDLE, SLICE, c_uint16)),
@@ -306,6 +312,8 @@ EVENT_CLOSE = 8
 EVENT_PONG = 9
 EVENT_ACCEPT = 10
 EVENT_LISTENER_STOPPED = 11
+EVENT_BYE = 20
+EVENT_CLOSE_REQUEST = 21
 DATA_END = 1
 AGAIN = 2
 TLS_1_2 = 0x0303

@@ -777,6 +777,8 @@ def serve(
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
     max_connections: Optional[int] = None,
+    blip1: bool = False,
+    websocket: bool = True,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
 ) -> Listener:
