@@ -353,10 +353,13 @@ blip_slice blip_text(const char *text);
 #define BLIP_ERROR_PEER_SILENT (-207)
 
 /**
- * A file is not a regular one, the range lies outside of it, or its descriptor is not good.
- * Since 1.0.
+ * A file is not a regular one, the range lies outside of it, or its descriptor is not good; or the
+ * path of a Unix socket leads to none. Since 1.0.
  */
 #define BLIP_ERROR_FILE (-208)
+
+/** The proxy refuses, does not reach the server, or is none. Since 1.0. */
+#define BLIP_ERROR_PROXY (-209)
 
 /** TLS failed. Since 1.0. */
 #define BLIP_ERROR_TLS (-300)
@@ -1435,6 +1438,21 @@ blip_status blip_connection_options_set_frame_size(
 blip_status blip_connection_options_set_compression_level(
     blip_connection_options *options, int32_t level);
 
+/** IP policy: both families, in the order in which the system gives them. Since 1.0. */
+#define BLIP_IP_ANY 0
+
+/** IP policy: both families, IPv4 first. Since 1.0. */
+#define BLIP_IP_PREFER_4 1
+
+/** IP policy: both families, IPv6 first. Since 1.0. */
+#define BLIP_IP_PREFER_6 2
+
+/** IP policy: IPv4 alone. Since 1.0. */
+#define BLIP_IP_ONLY_4 3
+
+/** IP policy: IPv6 alone. Since 1.0. */
+#define BLIP_IP_ONLY_6 4
+
 /**
  * A limit: the largest BLIP frame that is accepted, in bytes; 64 to 2^30, default 1 MiB.
  *
@@ -1577,6 +1595,117 @@ blip_status blip_connection_options_set_tls_server_name(
  */
 blip_status blip_connection_options_set_tls_versions(
     blip_connection_options *options, int32_t minimum, int32_t maximum);
+
+/**
+ * Sets the proxy that the connection goes through.
+ *
+ * http: HTTP CONNECT, for ws as for wss; https: the same with TLS to the proxy; socks5: SOCKS 5,
+ * names are looked up here; socks5h: names are looked up by the proxy. A URL without a scheme is
+ * for http, one without a port means 1080 (443 for https). User name and password in the URL are
+ * sent to the proxy. Unix sockets need no proxy and use none. Takes precedence over the
+ * environment. TLS with the server goes through the proxy unread.
+ *
+ * Source: RFC 9110 §9.3.6, RFC 1928, RFC 1929.
+ *
+ * @param options The options.
+ * @param url Such as "http://user:password@host:3128"; empty: none (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_URL: it is no
+ *     proxy's URL.
+ *
+ * Ownership: url is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_proxy(blip_connection_options *options, blip_slice url);
+
+/**
+ * Sets whether the environment names the proxy.
+ *
+ * Default false. The variables are read when the connection is made, on the thread that makes it,
+ * by curl's rules: ws_proxy or http_proxy for ws, wss_proxy or https_proxy for wss, all_proxy for
+ * both, lower case before upper, but never HTTP_PROXY, which in CGI programs comes from the client.
+ * no_proxy lists hosts (and all below them), addresses and networks that are connected to directly,
+ * with commas between; "*" means all.
+ *
+ * @param options The options.
+ * @param enabled Whether to look.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_proxy_from_environment(
+    blip_connection_options *options, bool enabled);
+
+/**
+ * Trusts the authorities of a file for proxies that speak TLS, instead of the system's.
+ *
+ * The file is read when the connection is made. blip_connection_options_set_tls_verify goes for the
+ * proxy's certificate too.
+ *
+ * @param options The options.
+ * @param path A PEM file; empty: the system's store (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_proxy_tls_ca_file(
+    blip_connection_options *options, blip_slice path);
+
+/**
+ * Sets the interface or address, and the port, that the connection is made from.
+ *
+ * Of an interface the first address of each family is used. Addresses of the server whose family
+ * this has not are not reached. Unix sockets are not concerned.
+ *
+ * @param options The options.
+ * @param interface_address An IPv4 or IPv6 address of this machine, or the name of an interface;
+ *     empty: what the system chooses (the default).
+ * @param port The local port; 0: any free one (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: interface_address is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_local_address(
+    blip_connection_options *options, blip_slice interface_address, uint16_t port);
+
+/**
+ * Sets which families of IP addresses are used.
+ *
+ * Both are tried side by side, the next address a quarter of a second after the one before or as
+ * soon as that has failed. A preferred family goes first.
+ *
+ * Source: RFC 8305.
+ *
+ * @param options The options.
+ * @param policy BLIP_IP_ANY (the default), BLIP_IP_PREFER_4, BLIP_IP_PREFER_6, BLIP_IP_ONLY_4 or
+ *     BLIP_IP_ONLY_6.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: policy is none of
+ *     them.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_ip_policy(
+    blip_connection_options *options, int32_t policy);
+
+/**
+ * Sets whether SRV records of the host say where its servers are.
+ *
+ * Default false. With it the records of _blip._tcp.host are looked up if the URL has a name and the
+ * scheme's port, and no proxy is used. Servers are tried by priority and weight; without records,
+ * or if name servers do not answer, the host itself is connected to. Host header and certificate
+ * stay those of the URL's host.
+ *
+ * Source: RFC 2782.
+ *
+ * @param options The options.
+ * @param enabled Whether to look them up.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_service_lookup(
+    blip_connection_options *options, bool enabled);
 
 /** @} */
 
@@ -1832,7 +1961,9 @@ blip_status blip_connection_connect(blip_connection *connection);
  *     connect timeout is over; BLIP_ERROR_CLOSED: it is closing or was closed;
  *     BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_STOPPED; or why it could not open: BLIP_ERROR_RESOLVE,
  *     BLIP_ERROR_REFUSED, BLIP_ERROR_UNREACHABLE, BLIP_ERROR_NETWORK, BLIP_ERROR_PERMISSION,
- *     BLIP_ERROR_CONNECTION_LOST, BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_TLS_SETUP,
+ *     BLIP_ERROR_FILE, BLIP_ERROR_ADDRESS_IN_USE: the local port is taken; BLIP_ERROR_PROXY,
+ *     BLIP_ERROR_URL: the environment's proxy is none; BLIP_ERROR_CONNECTION_LOST,
+ *     BLIP_ERROR_TLS, BLIP_ERROR_CERTIFICATE, BLIP_ERROR_TLS_SETUP,
  *     BLIP_ERROR_HTTP, BLIP_ERROR_HTTP_STATUS, BLIP_ERROR_SUBPROTOCOL, BLIP_ERROR_LIMIT,
  *     BLIP_ERROR_RESOURCES; blip_connection_error has the detail.
  *
@@ -3773,7 +3904,7 @@ blip_status blip_listener_start(
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the path is empty;
  *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was started before; BLIP_ERROR_TLS_SETUP: a file cannot
  *     be used; BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_ADDRESS_IN_USE;
- *     BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the address is none of this machine's;
+ *     BLIP_ERROR_PERMISSION; BLIP_ERROR_FILE: the path's folder is missing, or it is too long;
  *     BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK; blip_listener_error has the detail.
  *
  * Ownership: path is borrowed for the call.

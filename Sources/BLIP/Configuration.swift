@@ -21,8 +21,10 @@ final class Configuration: Sendable {
     let compressionLevel: Int32
     let tls: TLSContext?
     let tlsServerName: String?
+    /// How servers are reached; of use to outgoing connections only.
+    let dial: DialOptions
 
-    init(_ common: CommonOptions, queue: EventQueue?, tls: TLSContext?) {
+    init(_ common: CommonOptions, queue: EventQueue?, tls: TLSContext?, dial: DialOptions = DialOptions()) {
         protocols = common.protocols.isEmpty ? ["BLIP_3", "BLIP"] : common.protocols
         protocolTexts = protocols.map { Text($0) }
         headers = common.headers
@@ -38,6 +40,7 @@ final class Configuration: Sendable {
         compressionLevel = common.compressionLevel
         self.tls = tls
         tlsServerName = common.tlsServerName
+        self.dial = dial
     }
 
     /// The text that connections with this subprotocol share.

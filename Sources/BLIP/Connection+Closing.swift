@@ -192,8 +192,8 @@ extension Connection {
             timer.connection = nil
         }
         timer = nil
-        connector?.cancel()
-        connector = nil
+        dialer?.cancel()
+        dialer = nil
         stream?.close()
         if let failure {
             runtimeHold.log(BLIP_LOG_INFO, "connection", "ended: \(failure.text)")

@@ -41,17 +41,16 @@ extension Connection {
             }
         case .upgrading where isSilentStream: acceptStream()
         case .connecting, .securing, .upgrading, .waitingForAccept:
+            let peer = url.map { $0.unixPath == nil ? $0.hostHeader : $0.description }
+            let whom = (peer ?? stream?.remoteAddress.description).map { " with \($0)" } ?? ""
             let what =
                 switch phase {
-                case .connecting: "connecting"
-                case .securing: "the TLS handshake"
-                default: "the HTTP upgrade"
+                case .connecting: dialer?.activity ?? "connecting"
+                case .securing: "the TLS handshake\(whom)"
+                default: "the HTTP upgrade\(whom)"
                 }
-            let whom = url.map { " of \($0)" } ?? ""
-            finish(
-                Failure(
-                    BLIP_ERROR_TIMEOUT,
-                    "Timed out during \(what)\(whom); the peer is silent or the timeout is too short."))
+            let time = configuration.connectTimeout / 1_000_000
+            finish(Failure(BLIP_ERROR_TIMEOUT, "Timed out after \(time) ms during \(what)."))
         }
     }
 

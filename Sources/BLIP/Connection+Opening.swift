@@ -27,27 +27,25 @@ extension Connection {
         if let setupFailure { return finish(setupFailure) }
         runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url)")
         armTimer(after: configuration.connectTimeout)
-        var options = Connector.Options()
-        options.timeout = -1
-        // The connector is let go of when it is done or cancelled, and with it this reference.
-        let completion: (Result<Int32, TransportError>) -> Void = { [self] result in
-            connector = nil
+        let plan: DialPlan
+        do throws(Failure) {
+            plan = try configuration.dial.plan(
+                for: url, userAgent: configuration.userAgent, maximumHead: configuration.httpHead)
+        } catch {
+            return finish(error)
+        }
+        dialer = Dialer(loop: loop, plan: plan) { [self] result in
+            dialer = nil
             switch result {
-            case .success(let descriptor): socketDidConnect(descriptor)
-            case .failure(let error): finish(Failure(error))
+            case .success(let stream): streamDidConnect(stream)
+            case .failure(let failure): finish(failure)
             }
         }
-        connector =
-            if let path = url.unixPath {
-                Connector.connect(loop: loop, unixPath: path, options: options, completion: completion)
-            } else {
-                Connector.connect(loop: loop, host: url.host, port: url.port, options: options, completion: completion)
-            }
     }
 
-    private func socketDidConnect(_ descriptor: Int32) {
-        guard phase == .connecting, let url else { return closeDescriptor(descriptor) }
-        let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
+    private func streamDidConnect(_ stream: Transport.Stream) {
+        guard phase == .connecting, let url else { return stream.close() }
+        stream.handOver(to: self)
         self.stream = stream
         if let tls = configuration.tls {
             phase = .securing
@@ -246,13 +244,16 @@ extension Connection {
 
     func rememberAddresses() {
         guard let stream else { return }
+        // Behind a proxy that speaks TLS the stream may be secure although the connection is not.
+        let isSecure = configuration.tls != nil && stream.isSecure
+        guard isSecure else { return withInfo { $0.stream = stream } }
         let version = stream.tlsVersion.map { Text($0) }
         let cipher = stream.tlsCipher.map { Text($0) }
         let certificate = stream.peerCertificateDER.map { Text($0) }
         withInfo {
             // Its addresses are made to texts when they are asked for.
             $0.stream = stream
-            $0.isSecure = stream.isSecure
+            $0.isSecure = isSecure
             $0.tlsVersion = version
             $0.tlsCipher = cipher
             $0.peerCertificate = certificate

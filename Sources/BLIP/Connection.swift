@@ -54,7 +54,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     // The same, for the paths that every message takes: the connection holds the objects, nobody has to count.
     private var uncountedSession: Unmanaged<Session>?
     private var uncountedStream: Unmanaged<Transport.Stream>?
-    var connector: Connector?
+    var dialer: Dialer?
     var upgrade: Upgrade?
     /// What the loop goes by; `info` has what the program has set.
     private var knownSettings: ConnectionSettings {
@@ -106,7 +106,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         }
         let options = options ?? ConnectionOptions()
         do {
-            configuration = try options.configuration(isSecure: url.isSecure, queue: runtime.queue)
+            configuration = try options.configuration(for: url, queue: runtime.queue)
         } catch {
             // Reported as the connection's error when it is to connect.
             configuration = Configuration(options, queue: runtime.queue, tls: nil)

@@ -120,3 +120,55 @@ public func blip_connection_options_set_tls_server_name(_ options: OpaquePointer
         }
     }
 }
+
+@c @implementation
+public func blip_connection_options_set_proxy(_ options: OpaquePointer!, _ url: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in url.string { options.setProxy($0) } }
+}
+
+@c @implementation
+public func blip_connection_options_set_proxy_from_environment(
+    _ options: OpaquePointer!, _ enabled: Bool
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setProxyFromEnvironment(enabled)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_proxy_tls_ca_file(
+    _ options: OpaquePointer!, _ path: blip_slice
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        path.string {
+            options.setProxyCAFile($0)
+            return BLIP_OK
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_local_address(
+    _ options: OpaquePointer!, _ interface_address: blip_slice, _ port: UInt16
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        interface_address.string {
+            options.setLocalAddress($0, port)
+            return BLIP_OK
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_ip_policy(_ options: OpaquePointer!, _ policy: Int32) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setAddressPolicy(policy) }
+}
+
+@c @implementation
+public func blip_connection_options_set_service_lookup(_ options: OpaquePointer!, _ enabled: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setServiceLookup(enabled)
+        return BLIP_OK
+    }
+}

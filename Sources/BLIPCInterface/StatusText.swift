@@ -84,7 +84,10 @@ struct StatusText {
         case BLIP_ERROR_PEER_SILENT:
             StatusText(name: "BLIP_ERROR_PEER_SILENT", message: "The peer is silent and does not answer pings.")
         case BLIP_ERROR_FILE:
-            StatusText(name: "BLIP_ERROR_FILE", message: "A file cannot be used.")
+            StatusText(name: "BLIP_ERROR_FILE", message: "A file, or the path of a Unix socket, cannot be used.")
+        case BLIP_ERROR_PROXY:
+            StatusText(
+                name: "BLIP_ERROR_PROXY", message: "The proxy refuses, does not reach the server, or is none.")
         case BLIP_ERROR_TLS:
             StatusText(name: "BLIP_ERROR_TLS", message: "TLS failed.")
         case BLIP_ERROR_CERTIFICATE:

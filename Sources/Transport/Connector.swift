@@ -13,6 +13,10 @@ public final class Connector: EventSource, @unchecked Sendable {
         public var timeout: Int64 = 15_000
         /// Milliseconds before the next address is tried beside one that does not answer (RFC 8305 §8).
         public var attemptDelay: Int64 = 250
+        /// Which addresses of a name are tried.
+        public var policy = AddressPolicy.any
+        /// What connections are made from; nil: what the system chooses.
+        public var local: LocalBinding?
 
         public init() {}
     }
@@ -79,7 +83,7 @@ public final class Connector: EventSource, @unchecked Sendable {
 
     private func begin(_ found: [SocketAddress]) {
         guard completion != nil else { return }
-        addresses = Self.interleaved(found)
+        addresses = Self.interleaved(found.first?.family == .unix ? found : options.policy.ordered(found))
         startNext()
     }
 
@@ -101,7 +105,7 @@ public final class Connector: EventSource, @unchecked Sendable {
         while completion != nil, nextAddress < addresses.count {
             let address = addresses[nextAddress]
             nextAddress += 1
-            switch Attempt.start(self, loop, address) {
+            switch Attempt.start(self, loop, address, options.local) {
             case .success(let attempt):
                 if attempt.isConnected {
                     finish(.success(attempt.surrender()))
@@ -128,7 +132,7 @@ public final class Connector: EventSource, @unchecked Sendable {
     private func combinedError() -> TransportError {
         guard let shown = failures.first(where: { $0.code == ECONNREFUSED }) ?? failures.first else {
             return TransportError(
-                domain: .dns, kind: .resolve, code: 0, text: "connect to \(target): the name has no address")
+                domain: .dns, kind: .resolve, code: 0, text: "connect to \(target): there is \(options.policy.words)")
         }
         if failures.count == 1 {
             let literal = shown.address.description
@@ -212,17 +216,27 @@ public final class Connector: EventSource, @unchecked Sendable {
         }
 
         static func start(
-            _ owner: Connector, _ loop: EventLoop, _ address: SocketAddress
+            _ owner: Connector, _ loop: EventLoop, _ address: SocketAddress, _ local: LocalBinding?
         ) -> Result<Attempt, TransportError> {
             let descriptor = Syscall.socket(address.systemFamily)
             if descriptor < 0 { return .failure(.posix(-descriptor, "")) }
             let attempt = Attempt(owner, loop, address, descriptor)
-            let code = attempt.tryConnect()
+            var code: Int32 = 0
+            if let local, address.family != .unix { code = attempt.bind(local) }
+            if code == 0 { code = attempt.tryConnect() }
             if code != 0 {
                 attempt.detach()
                 return .failure(.posix(code, ""))
             }
             return .success(attempt)
+        }
+
+        /// Returns 0 or an errno.
+        private func bind(_ local: LocalBinding) -> Int32 {
+            guard let own = local.address(for: address.family) else { return EADDRNOTAVAIL }
+            // A port that an earlier connection has just left may be used again.
+            if local.port != 0 { _ = csystem_set_reuse_address(descriptor) }
+            return -min(Syscall.bind(descriptor, own), 0)
         }
 
         /// Returns 0 if it is connected or under way, else an errno.

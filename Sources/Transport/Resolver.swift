@@ -1,6 +1,5 @@
 import CSystem
 import Glibc
-import Synchronization
 
 /// Name lookup by the system's resolver, on up to four threads of its own.
 ///
@@ -10,27 +9,27 @@ public enum Resolver {
     public typealias Completion = (Result<[SocketAddress], TransportError>) -> Void
 
     /// A lookup under way; loop thread only.
-    public final class Lookup: LoopWork, @unchecked Sendable {
-        // Sendable: `completion` is touched on the loop's thread only; `result` before posting and in `run`.
-        fileprivate let loop: EventLoop
+    public final class Lookup: ResolverJob, @unchecked Sendable {
         fileprivate let host: String
         fileprivate let port: UInt16
         fileprivate var result: Result<[SocketAddress], TransportError>?
         private var completion: Completion?
-        fileprivate let isCancelled = Atomic<Bool>(false)
 
         fileprivate init(loop: EventLoop, host: String, port: UInt16, completion: @escaping Completion) {
-            self.loop = loop
             self.host = host
             self.port = port
             self.completion = completion
+            super.init(loop: loop, name: host)
         }
 
-        /// Forgets the lookup; its completion is never called.
-        public func cancel() {
-            isCancelled.store(true, ordering: .relaxed)
+        override public func cancel() {
+            super.cancel()
             completion = nil
         }
+
+        override func ask() { result = Resolver.lookUp(host, port) }
+
+        override func fail(_ error: TransportError) { result = .failure(error) }
 
         override public func run() {
             let done = completion
@@ -56,9 +55,8 @@ public enum Resolver {
                     domain: .dns, kind: .resolve, code: EAI_NONAME, text: "look up \(host.debugDescription): not a name"
                 ))
             loop.post(lookup)
-        } else if let error = ResolverPool.current.enqueue(lookup) {
-            lookup.result = .failure(error)
-            loop.post(lookup)
+        } else {
+            lookup.start()
         }
         return lookup
     }
@@ -102,94 +100,5 @@ public enum Resolver {
             ? TransportError.words(for: systemError)
             : csystem_lookup_error_text(code).map { String(cString: $0) } ?? "error \(code)"
         return TransportError(domain: .dns, kind: .resolve, code: code, text: "look up \(host): \(words)")
-    }
-}
-
-/// The threads of the resolver, and the lookups that wait for one.
-final class ResolverPool: @unchecked Sendable {
-    // Sendable: the state is touched with the monitor locked only.
-
-    private static let maximumThreads = 4
-    private static let idleTime: UInt64 = 10_000_000_000
-
-    private static let shared = Locked<ResolverPool?>(nil)
-
-    private let process = csystem_process()
-    private let monitor: OpaquePointer
-    private var queue = [Resolver.Lookup]()
-    private var threads = 0
-    private var idleThreads = 0
-
-    private init(_ monitor: OpaquePointer) {
-        self.monitor = monitor
-    }
-
-    /// The pool of this process: threads do not survive a fork, so a child makes its own.
-    static var current: Handle {
-        shared.withLock { pool in
-            if let pool, pool.process == csystem_process() { return Handle(pool: pool) }
-            guard let monitor = csystem_monitor_new() else { return Handle(pool: nil) }
-            let fresh = ResolverPool(monitor)
-            pool = fresh
-            return Handle(pool: fresh)
-        }
-    }
-
-    /// The pool, if there was memory for it.
-    struct Handle {
-        let pool: ResolverPool?
-
-        /// Queues the lookup for a thread. An error: there is no thread, and none can be made.
-        func enqueue(_ lookup: Resolver.Lookup) -> TransportError? {
-            pool.map { $0.enqueue(lookup) } ?? .posix(ENOMEM, "look up \(lookup.host)")
-        }
-    }
-
-    private func enqueue(_ lookup: Resolver.Lookup) -> TransportError? {
-        csystem_monitor_lock(monitor)
-        defer { csystem_monitor_unlock(monitor) }
-        queue.append(lookup)
-        if idleThreads >= queue.count || threads >= Self.maximumThreads {
-            csystem_monitor_signal(monitor)
-            return nil
-        }
-        let context = Unmanaged.passRetained(self)
-        var id: UInt64 = 0
-        let result = csystem_thread_start(
-            "blip-resolver", true,
-            { context in
-                guard let context else { return }
-                Unmanaged<ResolverPool>.fromOpaque(context).takeRetainedValue().work()
-            }, context.toOpaque(), &id)
-        if result >= 0 {
-            threads += 1
-            return nil
-        }
-        context.release()
-        if threads > 0 { return nil }
-        queue.removeAll { $0 === lookup }
-        return .posix(-result, "start a thread to look up \(lookup.host)")
-    }
-
-    private func work() {
-        csystem_monitor_lock(monitor)
-        while true {
-            if queue.isEmpty {
-                idleThreads += 1
-                let isInTime = csystem_monitor_wait(monitor, csystem_now() &+ Self.idleTime)
-                idleThreads -= 1
-                if !isInTime, queue.isEmpty { break }
-                continue
-            }
-            let lookup = queue.removeFirst()
-            csystem_monitor_unlock(monitor)
-            if !lookup.isCancelled.load(ordering: .relaxed) {
-                lookup.result = Resolver.lookUp(lookup.host, lookup.port)
-            }
-            lookup.loop.post(lookup)
-            csystem_monitor_lock(monitor)
-        }
-        threads -= 1
-        csystem_monitor_unlock(monitor)
     }
 }

@@ -42,6 +42,8 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     private var delegate: (any StreamDelegate)?
     private var tls: TLSSession?
+    /// The TLS of a proxy, beneath `tls`.
+    private var layer: TLSLayer?
     /// What the delegate did not consume.
     private var held = ByteQueue()
     /// What the socket did not take; with TLS, encrypted.
@@ -103,22 +105,38 @@ public final class Stream: EventSource, @unchecked Sendable {
     }
 
     /// Whether the stream owns memory for bytes now; an idle one does not.
-    var ownsBuffers: Bool { held.ownsMemory || pending.ownsMemory || tls?.leftover.ownsMemory ?? false }
+    var ownsBuffers: Bool {
+        held.ownsMemory || pending.ownsMemory || tls?.leftover.ownsMemory ?? false || layer?.ownsMemory ?? false
+    }
 
     private var subject: String { "connection to \(remoteAddress)" }
 
     // MARK: Commands
 
+    /// Gives the stream to another delegate, which gets all calls from now on, and the bytes that are held unconsumed.
+    ///
+    /// In `stream(_:didReceive:)` the bytes behind those that are reported as consumed go to the new delegate.
+    public func handOver(to new: any StreamDelegate) {
+        guard isOpen else { return }
+        delegate = new
+        if isReading { markReady() }
+    }
+
     /// Begins TLS: all bytes from here on are encrypted, those held unconsumed included.
     ///
+    /// A stream that is secured already (by a proxy) gets a second TLS inside the first.
     /// The handshake goes on whether or not the stream is reading; output asked for meanwhile follows it.
     /// - Parameter serverName: whom the certificate must be for; nil only where nothing is verified. Names go out as
     ///   SNI, addresses do not (RFC 6066 §3).
     public func startTLS(_ context: TLSContext, serverName: String?, isServer: Bool) {
-        guard isOpen, tls == nil else { return }
+        guard isOpen, layer == nil, tls?.isSecured != false else { return }
         do throws(TransportError) {
             let peer = isServer ? remoteAddress.description : serverName ?? remoteAddress.description
-            tls = try TLSSession(context: context, serverName: serverName, isServer: isServer, peer: peer)
+            // While the outer TLS is being read, in `didReceive`, it becomes the layer when that is done.
+            let outer = isDelivering ? nil : tls
+            let inner = try TLSSession(context: context, serverName: serverName, isServer: isServer, peer: peer)
+            layer = outer.map { TLSLayer($0) }
+            tls = inner
             loop.makeCipherBuffers()
         } catch {
             failSoon(error)
@@ -171,7 +189,8 @@ public final class Stream: EventSource, @unchecked Sendable {
         tls.setOutput(loop.cipherOutput)
         tls.sendEnd()
         let count = tls.takeOutput()
-        if count > 0, let base = loop.cipherOutput.baseAddress { _ = Syscall.send(descriptor, base, count) }
+        if count > 0, let base = loop.cipherOutput.baseAddress { _ = transmit(base, count) }
+        layer?.sendEnd(descriptor)
     }
 
     private func tearDown() {
@@ -179,6 +198,7 @@ public final class Stream: EventSource, @unchecked Sendable {
         let owner = delegate
         delegate = nil
         tls = nil
+        layer = nil
         held.removeAll()
         pending.removeAll()
         withExtendedLifetime(owner) { detach() }
@@ -256,7 +276,7 @@ public final class Stream: EventSource, @unchecked Sendable {
         guard isOpen else { return }
         if isFailed { return end(outputError) }
         if let tls {
-            readTLS(tls, receiving: false)
+            readTLS(tls, receiving: wantsInput && layer?.mayHaveInput ?? false, again: true)
             if isOpen, wantsInput { updateInterest() }
         } else if isReading {
             if !held.isEmpty { deliverHeld() }
@@ -271,11 +291,25 @@ public final class Stream: EventSource, @unchecked Sendable {
         flush()
     }
 
+    // MARK: The socket, or the proxy's TLS in front of it
+
+    @inline(__always)
+    private func transmit(_ base: UnsafeRawPointer, _ count: Int) -> Int {
+        guard let layer else { return Syscall.send(descriptor, base, count) }
+        return layer.send(descriptor, base, count)
+    }
+
+    @inline(__always)
+    private func collect(_ base: UnsafeMutableRawPointer, _ count: Int) -> Int {
+        guard let layer else { return Syscall.receive(descriptor, base, count) }
+        return layer.receive(descriptor, base, count)
+    }
+
     // MARK: Input
 
     private func receive() {
         if let tls {
-            readTLS(tls, receiving: true)
+            readTLS(tls, receiving: true, again: false)
         } else {
             receivePlain()
         }
@@ -381,10 +415,21 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     /// Sends what the socket did not take before. False: it still takes no more, or the stream has ended.
     private func sendPending() -> Bool {
+        if let layer, layer.hasPending {
+            let result = layer.flush(descriptor)
+            if result < 0 {
+                outputFailed(Int32(truncatingIfNeeded: -result))
+                return false
+            }
+            if layer.hasPending {
+                block()
+                return false
+            }
+        }
         while !pending.isEmpty {
             guard let base = pending.bytes.baseAddress else { return false }
             let size = pending.count
-            let result = Syscall.send(descriptor, base, size)
+            let result = transmit(base, size)
             if result < 0, result != -Int(EAGAIN) {
                 outputFailed(Int32(truncatingIfNeeded: -result))
                 return false
@@ -393,7 +438,7 @@ public final class Stream: EventSource, @unchecked Sendable {
                 if tls == nil { bytesSent &+= UInt64(result) }
                 pending.removeFirst(result)
             }
-            if result < size {
+            if result < size || layer?.hasPending ?? false {
                 block()
                 return false
             }
@@ -404,10 +449,12 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     /// Sends bytes behind which nothing is pending; keeps what the socket does not take. False as `sendPending`.
     private func sendNow(_ base: UnsafeRawPointer, _ size: Int) -> Bool {
-        let result = Syscall.send(descriptor, base, size)
+        let result = transmit(base, size)
         if result == size {
             if tls == nil { bytesSent &+= UInt64(size) }
-            return true
+            guard let layer, layer.hasPending else { return true }
+            block()
+            return false
         }
         if result < 0, result != -Int(EAGAIN) {
             outputFailed(Int32(truncatingIfNeeded: -result))
@@ -434,7 +481,7 @@ public final class Stream: EventSource, @unchecked Sendable {
     }
 
     private func outputFailed(_ code: Int32) {
-        let error = TransportError.posix(code, subject)
+        let error = layer?.failure ?? TransportError.posix(code, subject)
         pending.removeAll()
         unblock()
         // What the peer sent before it went away may say why: it is read first. A broken socket is always readable.
@@ -487,7 +534,8 @@ public final class Stream: EventSource, @unchecked Sendable {
             tls.setOutput(loop.cipherOutput)
             tls.sendEnd()
             guard sendCipher(tls) else { return }
-            if !pending.isEmpty {
+            layer?.sendEnd(descriptor)
+            if !pending.isEmpty || layer?.hasPending ?? false {
                 // FIN follows when the rest is out.
                 hasFinished = false
                 return
@@ -550,7 +598,7 @@ public final class Stream: EventSource, @unchecked Sendable {
     }
 
     /// Decrypts and delivers what is here and, if `receiving`, what the socket has.
-    private func readTLS(_ tls: TLSSession, receiving: Bool) {
+    private func readTLS(_ tls: TLSSession, receiving: Bool, again: Bool) {
         if !tls.hasStarted {
             tls.hasStarted = true
             swap(&tls.leftover, &held)
@@ -562,7 +610,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             swap(&window, &tls.leftover)
             tls.setInput(window.bytes)
         } else if receiving, let base = loop.cipherInput.baseAddress {
-            let result = Syscall.receive(descriptor, base, loop.cipherInput.count)
+            let result = collect(base, loop.cipherInput.count)
             if result > 0 {
                 tls.setInput(UnsafeMutableRawBufferPointer(start: base, count: result))
             } else {
@@ -576,11 +624,11 @@ public final class Stream: EventSource, @unchecked Sendable {
             if failure == 0 {
                 endUnexpectedly(tls)
             } else {
-                end(outputError ?? .posix(Int32(truncatingIfNeeded: -failure), subject))
+                end(outputError ?? layer?.failure ?? .posix(Int32(truncatingIfNeeded: -failure), subject))
             }
             return
         }
-        if tls.isSecured || handshake(tls) { decrypt(tls, again: !receiving) }
+        if tls.isSecured || handshake(tls) { decrypt(tls, again: again) }
         guard isOpen else { return }
         let rest = tls.unread
         if let base = rest.baseAddress, !rest.isEmpty {
@@ -592,11 +640,13 @@ public final class Stream: EventSource, @unchecked Sendable {
             }
         }
         tls.setInput(UnsafeMutableRawBufferPointer(start: nil, count: 0))
+        if self.tls !== tls, layer == nil { layer = TLSLayer(tls) }
+        if let layer, layer.mayHaveInput, wantsInput { markReady() }
     }
 
     /// Delivers what can be decrypted; with `again`, what is held also if nothing new comes.
     private func decrypt(_ tls: TLSSession, again: Bool) {
-        while isReading {
+        while isReading, self.tls === tls {
             guard let target = makeTarget() else { return failForMemory() }
             var filled = target.offset
             var last = TLSSession.Outcome.done(0)
@@ -618,7 +668,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             } else if again {
                 deliverHeld()
             }
-            guard isOpen else { return }
+            guard isOpen, self.tls === tls else { return }
             switch last {
             case .done, .wantsOutput: continue
             case .wantsInput: return

@@ -54,4 +54,37 @@ enum IPLiteral {
         default: nil
         }
     }
+
+    /// The address in network byte order: 4 or 16 bytes; nil if the text is none. A zone ("%eth0") is left out.
+    static func bytes(_ text: String) -> [UInt8]? {
+        let digits = Array(text.utf8.prefix { $0 != UInt8(ascii: "%") })
+        if isIPv4(digits) { return numbers(digits) }
+        guard isIPv6(digits) else { return nil }
+        var halves: [[UInt8]] = [[]]
+        var index = 0
+        while index < digits.count {
+            let start = index
+            while index < digits.count, digits[index] != UInt8(ascii: ":") { index += 1 }
+            let group = digits[start..<index]
+            if group.contains(UInt8(ascii: ".")) {
+                halves[halves.count - 1] += numbers(group)
+            } else if !group.isEmpty {
+                let value = group.reduce(UInt16(0)) { $0 << 4 | UInt16(hexValue($1) ?? 0) }
+                halves[halves.count - 1] += [UInt8(value >> 8), UInt8(value & 0xFF)]
+            }
+            if digits[index...].starts(with: [0x3A, 0x3A]) {
+                halves.append([])
+                index += 1
+            }
+            index += 1
+        }
+        let head = halves.first ?? []
+        let tail = halves.count > 1 ? halves[1] : []
+        guard head.count + tail.count <= 16 else { return nil }
+        return head + [UInt8](repeating: 0, count: 16 - head.count - tail.count) + tail
+    }
+
+    private static func numbers(_ text: some Collection<UInt8>) -> [UInt8] {
+        text.split(separator: UInt8(ascii: ".")).map { part in part.reduce(0) { $0 &* 10 &+ ($1 & 0x0F) } }
+    }
 }

@@ -146,6 +146,16 @@ int csystem_lookup(
     const char *host, struct sockaddr_storage *addresses, socklen_t *lengths, int capacity, int *system_error);
 const char *csystem_lookup_error_text(int eai_code);
 
+/* A SRV record; host is NUL-terminated. */
+typedef struct csystem_service {
+    char host[256];
+    uint16_t port, priority, weight;
+} csystem_service;
+
+/* The SRV records of a name: their count, 0 if there are none; -1: no name server answered, -2: they failed. With a
+   port, the name server at 127.0.0.1:port is asked instead of the system's. Blocks. */
+int csystem_lookup_service(const char *name, csystem_service *services, int capacity, uint16_t port);
+
 /* The first address of an interface of this family (AF_INET, AF_INET6); 1 found, 0 not. */
 int csystem_interface_address(const char *name, int family, struct sockaddr_storage *address, socklen_t *length);
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from . import sync
 from ._asyncio import Connection, Listener, Reply, Request, connect, serve
 from ._body import Body
-from ._connection import COUNTERS, LIMITS
+from ._connection import COUNTERS, IP_POLICIES, LIMITS
 from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
 from ._ffi import VERSION as LIBRARY_VERSION
 from ._message import Response
@@ -34,6 +34,7 @@ __all__ = [
     "COUNTERS",
     "LIBRARY_PATH",
     "LIBRARY_VERSION",
+    "IP_POLICIES",
     "LIMITS",
     "TLS_1_2",
     "TLS_1_3",

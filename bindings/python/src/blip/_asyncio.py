@@ -776,6 +776,12 @@ def connect(
     identity: Optional[Identity] = None,
     server_name: Optional[str] = None,
     tls_versions: Optional[Tuple[int, int]] = None,
+    proxy: Optional[str] = None,
+    proxy_from_environment: bool = False,
+    proxy_ca_file: Optional[PathLike] = None,
+    local_address: Optional[Tuple[str, int]] = None,
+    ip: Optional[str] = None,
+    service_lookup: bool = False,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
@@ -790,7 +796,10 @@ def connect(
     unix_path: the path of a Unix socket, instead of a URL; with it path: what to ask for there, such as "/chat", and
     tls, which every other argument for TLS implies. protocols: such as "BLIP_3+CBMobile_3", the preferred one first;
     by default BLIP_3, then BLIP. ca_file: PEM, instead of the system's store. identity: paths of our PEM certificate
-    chain and key. timeout: seconds for lookup, connection, TLS and upgrade together; 15 by default. ping: (seconds
+    chain and key. proxy: http://, https://, socks5:// or socks5h://; proxy_from_environment: or the one of
+    `http_proxy` and so on. local_address: (address or interface, port) to connect from. ip: one of `IP_POLICIES`.
+    service_lookup: SRV records say where the host's servers are.
+    timeout: seconds for lookup, connection, proxy, TLS and upgrade together; 15 by default. ping: (seconds
     between pings, missed ones that mean the peer is gone). limits: see `LIMITS`. handlers: {profile: function}, in
     place before the first request can arrive. Raises `ConnectionFailed`, and `UsageError` for a URL that is none.
     """

@@ -26,6 +26,13 @@ LIMITS = {
     "http_head": _ffi.LIMIT_HTTP_HEAD,
     "replies": _ffi.LIMIT_REPLIES,
 }
+IP_POLICIES = {
+    "any": _ffi.IP_ANY,
+    "prefer4": _ffi.IP_PREFER_4,
+    "prefer6": _ffi.IP_PREFER_6,
+    "only4": _ffi.IP_ONLY_4,
+    "only6": _ffi.IP_ONLY_6,
+}
 STATES = ("new", "connecting", "open", "closing", "closed")
 COUNTERS = {
     "messages_sent": _ffi.COUNTER_MESSAGES_SENT,
@@ -174,6 +181,25 @@ def url_of(url: Optional[str], given: Dict[str, Any]) -> str:
 _TLS_OPTIONS = ("ca_file", "identity", "server_name", "tls_versions")
 
 
+def _way_options(options: Options, given: Dict[str, Any]) -> None:
+    """How the server is reached."""
+    if given.get("proxy") is not None:
+        options.set("set_proxy", text(given["proxy"]))
+    if given.get("proxy_from_environment"):
+        options.set("set_proxy_from_environment", True)
+    if given.get("proxy_ca_file") is not None:
+        options.set("set_proxy_tls_ca_file", _path(given["proxy_ca_file"]))
+    if given.get("local_address") is not None:
+        host, port = given["local_address"]
+        options.set("set_local_address", text(host), port)
+    if given.get("ip") is not None:
+        if given["ip"] not in IP_POLICIES:
+            raise ValueError(f"there is no IP policy {given['ip']!r}; there are {', '.join(IP_POLICIES)}")
+        options.set("set_ip_policy", IP_POLICIES[given["ip"]])
+    if given.get("service_lookup"):
+        options.set("set_service_lookup", True)
+
+
 def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
     """A connection that is not yet connecting."""
     options = Options("blip_connection_options_", _connection_options_new())
@@ -195,6 +221,7 @@ def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
             options.set("set_tls_identity", _path(certificate), _path(key))
         if given.get("server_name") is not None:
             options.set("set_tls_server_name", text(given["server_name"]))
+        _way_options(options, given)
         out = c_void_p()
         address = url_slice(url)
         status = _connection_new(runtime(), address, options.handle, byref(out))

@@ -104,6 +104,12 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_connection_options_set_tls_server_name": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_tls_versions": (STATUS, (HANDLE, c_int32, c_int32)),
+    "blip_connection_options_set_proxy": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_proxy_from_environment": (STATUS, (HANDLE, c_bool)),
+    "blip_connection_options_set_proxy_tls_ca_file": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_local_address": (STATUS, (HANDLE, SLICE, c_uint16)),
+    "blip_connection_options_set_ip_policy": (STATUS, (HANDLE, c_int32)),
+    "blip_connection_options_set_service_lookup": (STATUS, (HANDLE, c_bool)),
     "blip_url_check": (STATUS, (SLICE, POINTER(HANDLE))),
     "blip_connection_new": (STATUS, (HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
     "blip_connection_retain": (HANDLE, (HANDLE,)),
@@ -287,6 +293,7 @@ class Status(enum.IntEnum):
     PERMISSION = -206
     PEER_SILENT = -207
     FILE = -208
+    PROXY = -209
     TLS = -300
     CERTIFICATE = -301
     TLS_SETUP = -302
@@ -318,6 +325,11 @@ DATA_END = 1
 AGAIN = 2
 TLS_1_2 = 0x0303
 TLS_1_3 = 0x0304
+IP_ANY = 0
+IP_PREFER_4 = 1
+IP_PREFER_6 = 2
+IP_ONLY_4 = 3
+IP_ONLY_6 = 4
 LIMIT_INCOMING_FRAME = 1
 LIMIT_PROPERTIES = 2
 LIMIT_MESSAGE = 3

@@ -1,0 +1,182 @@
+"""Small proxies for tests: HTTP CONNECT, plain or in TLS, and SOCKS 5; they behave, or misbehave, as they are told."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import ssl
+import threading
+from typing import Any, Optional
+
+
+def _receive(connection: Any, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the client is gone")
+        data += piece
+    return data
+
+
+class Proxy:
+    """Accepts on a port of 127.0.0.1. `seen` lists what it was asked for: "host:port"."""
+
+    scheme = "http"
+
+    def __init__(
+        self,
+        user: Optional[str] = None,
+        password: str = "",
+        answer: Optional[bytes] = None,
+        tls: Optional[tuple[str, str]] = None,
+        host: str = "127.0.0.1",
+        target: Optional[int] = None,
+    ) -> None:
+        self.user, self.password, self.answer, self.target = user, password, answer, target
+        self.seen: list[str] = []
+        self.heads: list[bytes] = []
+        self.problems: list[BaseException] = []
+        self._context: Optional[ssl.SSLContext] = None
+        if tls is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(*tls)
+        self._sockets: list[Any] = []
+        self._listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._listener.bind((host, 0))
+        self._listener.listen()
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def url(self, secret: str = "", scheme: Optional[str] = None) -> str:
+        secure = scheme or ("https" if self._context and self.scheme == "http" else self.scheme)
+        host = "localhost" if self._context else "127.0.0.1"
+        return f"{secure}://{secret}{host}:{self.port}"
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        for each in self._sockets:
+            try:
+                each.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._sockets.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: Any) -> None:
+        try:
+            connection.settimeout(60)
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
+                self._sockets.append(connection)
+            self.negotiate(connection)
+        except (OSError, ConnectionError) as problem:
+            self.problems.append(problem)
+        finally:
+            connection.close()
+
+    def negotiate(self, connection: Any) -> None:
+        while True:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += _receive(connection, 1)
+            self.heads.append(head)
+            method, authority, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+            self.seen.append(authority)
+            if self.answer is not None:
+                connection.sendall(self.answer)
+                if b" 200 " not in self.answer:
+                    self._wait_for_end(connection)
+                    return
+            if method != "CONNECT":
+                connection.sendall(b"HTTP/1.1 405 Method Not Allowed\r\n\r\n")
+                return
+            if self.user is not None:
+                pair = base64.b64encode(f"{self.user}:{self.password}".encode())
+                if b"\r\nProxy-Authorization: Basic " + pair + b"\r\n" not in head:
+                    connection.sendall(b"HTTP/1.1 407 Denied\r\nContent-Length: 0\r\nProxy-Authenticate: Basic realm=x\r\n\r\n")
+                    continue
+            host, _, port = authority.rpartition(":")
+            self.relay(connection, host.strip("[]"), int(port), b"HTTP/1.1 200 Yes\r\nX-Name: \xe9\r\n\r\n")
+            return
+
+    def relay(self, connection: Any, host: str, port: int, answer: bytes) -> None:
+        with socket.create_connection((host, self.target or port), timeout=60) as server:
+            self._sockets.append(server)
+            connection.sendall(b"" if self.answer is not None else answer)
+            back = threading.Thread(target=self._copy, args=(server, connection), daemon=True)
+            back.start()
+            self._copy(connection, server)
+            back.join()
+
+    @staticmethod
+    def _wait_for_end(connection: Any) -> None:
+        while connection.recv(4096):
+            pass
+
+    @staticmethod
+    def _copy(source: Any, target: Any) -> None:
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                target.sendall(data)
+        except (OSError, ValueError):
+            pass
+        try:
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+class SocksProxy(Proxy):
+    scheme = "socks5h"
+
+    def negotiate(self, connection: Any) -> None:
+        if self.answer is not None:
+            connection.sendall(self.answer)
+            self._wait_for_end(connection)
+            return
+        version, count = _receive(connection, 2)
+        assert version == 5
+        methods = _receive(connection, count)
+        if self.user is None:
+            connection.sendall(b"\x05\x00")
+        elif 2 not in methods:
+            connection.sendall(b"\x05\xff")
+            return
+        else:
+            connection.sendall(b"\x05\x02")
+            _receive(connection, 1)
+            user = _receive(connection, _receive(connection, 1)[0]).decode()
+            password = _receive(connection, _receive(connection, 1)[0]).decode()
+            good = (user, password) == (self.user, self.password)
+            connection.sendall(b"\x01\x00" if good else b"\x01\x01")
+            if not good:
+                return
+        kind = _receive(connection, 4)[3]
+        if kind == 3:
+            host = _receive(connection, _receive(connection, 1)[0]).decode()
+        elif kind == 1:
+            host = socket.inet_ntop(socket.AF_INET, _receive(connection, 4))
+        else:
+            host = socket.inet_ntop(socket.AF_INET6, _receive(connection, 16))
+        port = int.from_bytes(_receive(connection, 2), "big")
+        self.seen.append(f"{host}:{port}")
+        try:
+            self.relay(connection, host, port, b"\x05\x00\x00\x01\x7f\x00\x00\x01\x12\x34")
+        except ConnectionRefusedError:
+            connection.sendall(b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00")

@@ -1,0 +1,192 @@
+"""Connections through proxies, through the library and back."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator
+
+import pytest
+from conftest import run_script
+from proxies import Proxy, SocksProxy
+
+import blip
+import blip.sync
+from blip.errors import ConnectionFailed
+
+PAYLOAD = bytes(range(256)) * 2000
+
+
+def echo(request: Any) -> bytes:
+    return bytes(request.body)
+
+
+@pytest.fixture
+def plain() -> Iterator[blip.sync.Listener]:
+    with blip.sync.serve("127.0.0.1", 0, handlers={"echo": echo}) as listener:
+        yield listener
+
+
+@pytest.fixture
+def secure(certificates: dict[str, str]) -> Iterator[blip.sync.Listener]:
+    identity = (certificates["server.pem"], certificates["server.key"])
+    with blip.sync.serve("127.0.0.1", 0, tls=identity, handlers={"echo": echo}) as listener:
+        yield listener
+
+
+def talk(url: str, **options: Any) -> bool:
+    """Sends and receives; whether the connection says that it is secure."""
+    with blip.sync.connect(url, **options) as connection:
+        for body in (b"", b"x", PAYLOAD):
+            assert bytes(connection.request("echo", body).body) == body
+        return connection.is_secure
+
+
+@pytest.mark.parametrize("kind", [Proxy, SocksProxy])
+@pytest.mark.parametrize("tls", [False, True])
+def test_ws_and_wss_go_through(
+    kind: type[Proxy], tls: bool, plain: Any, secure: Any, certificates: dict[str, str]
+) -> None:
+    port = (secure if tls else plain).port
+    with kind() as proxy:
+        url = f"{'wss' if tls else 'ws'}://localhost:{port}/"
+        assert talk(url, proxy=proxy.url(), ca_file=certificates["ca.pem"]) == tls
+        assert proxy.seen == [f"localhost:{port}"]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_tls_in_tls(tls: bool, plain: Any, secure: Any, certificates: dict[str, str]) -> None:
+    with Proxy(tls=(certificates["server.pem"], certificates["server.key"])) as proxy:
+        port = (secure if tls else plain).port
+        url = f"{'wss' if tls else 'ws'}://localhost:{port}/"
+        trust = {"ca_file": certificates["ca.pem"], "proxy_ca_file": certificates["ca.pem"]}
+        assert talk(url, proxy=proxy.url(), **trust) == tls
+        with pytest.raises(ConnectionFailed, match="proxy.*certificate"):
+            talk(url, proxy=proxy.url(), ca_file=certificates["ca.pem"])
+        assert proxy.seen == [f"localhost:{port}"]
+
+
+def test_much_goes_both_ways_through_tls_in_tls(secure: Any, certificates: dict[str, str]) -> None:
+    with Proxy(tls=(certificates["server.pem"], certificates["server.key"])) as proxy:
+        trust = {"ca_file": certificates["ca.pem"], "proxy_ca_file": certificates["ca.pem"]}
+        with blip.sync.connect(f"wss://localhost:{secure.port}/", proxy=proxy.url(), **trust) as connection:
+            body = PAYLOAD * 40
+            with ThreadPoolExecutor(3) as threads:
+                for reply in threads.map(lambda _: connection.request("echo", body), range(3)):
+                    assert bytes(reply.body) == body
+
+
+@pytest.mark.parametrize("kind", [Proxy, SocksProxy])
+def test_user_and_password(kind: type[Proxy], plain: Any) -> None:
+    url = f"ws://127.0.0.1:{plain.port}/"
+    with kind(user="me", password="s3c ret:") as proxy:
+        talk(url, proxy=proxy.url("me:s3c%20ret%3A@"))
+        for secret, words in (("", "wants authentication"), ("me:wrong-one@", "does not take the user name")):
+            with pytest.raises(ConnectionFailed, match=words) as caught:
+                talk(url, proxy=proxy.url(secret))
+            assert "wrong-one" not in str(caught.value)
+            assert caught.value.status == blip.Status.PROXY
+
+
+def test_socks_with_names_looked_up_here(plain: Any) -> None:
+    with SocksProxy() as proxy:
+        talk(f"ws://localhost:{plain.port}/", proxy=proxy.url(scheme="socks5"), ip="only4")
+        assert proxy.seen == [f"127.0.0.1:{plain.port}"]
+
+
+def test_socks_tries_the_next_address(plain: Any) -> None:
+    with SocksProxy() as proxy:
+        talk(f"ws://localhost:{plain.port}/", proxy=proxy.url(scheme="socks5"), ip="prefer6")
+        assert proxy.seen[-1] == f"127.0.0.1:{plain.port}"
+
+
+def test_socks_tells_that_the_target_refuses() -> None:
+    with socket.socket() as unused, SocksProxy() as proxy:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(ConnectionFailed, match="the target refused the connection"):
+            talk(f"ws://127.0.0.1:{port}/", proxy=proxy.url())
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "words"),
+    [
+        (Proxy, b"HTTP/1.1 502 Bad Gateway\r\n\r\n", "HTTP status 502"),
+        (Proxy, b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer as an HTTP proxy"),
+        (Proxy, b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 40000, "limit"),
+        (Proxy, b"\x15\x03\x01\x00\x02\x02\x46", "https proxy URL"),
+        (Proxy, b"\x00" * 10, "does not answer as an HTTP proxy"),
+        (SocksProxy, b"HTTP/1.1 400 Bad Request\r\n\r\n", "http proxy URL"),
+        (SocksProxy, b"\x05\x07", "not offered"),
+        (SocksProxy, b"\x04\x00", "SOCKS 5"),
+        (SocksProxy, b"\x05\x00\x05\x00\x00\x09\x00", "unknown kind of address"),
+        (SocksProxy, b"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00", "rules do not allow"),
+    ],
+)
+def test_garbage_is_a_clear_error(kind: type[Proxy], answer: bytes, words: str, plain: Any) -> None:
+    with kind(answer=answer) as proxy:
+        with pytest.raises(ConnectionFailed, match=words) as caught:
+            talk(f"ws://127.0.0.1:{plain.port}/", proxy=proxy.url(), timeout=30)
+        assert caught.value.status == blip.Status.PROXY
+        assert str(caught.value).count(f"127.0.0.1:{proxy.port}") == 1
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 20", b"\x05"])
+def test_a_silent_proxy_is_given_up(answer: bytes, plain: Any) -> None:
+    kind = SocksProxy if answer == b"\x05" else Proxy
+    with kind(answer=answer) as proxy:
+        with pytest.raises(blip.TimeoutError, match=f"negotiation with the proxy .*{proxy.port}"):
+            talk(f"ws://127.0.0.1:{plain.port}/", proxy=proxy.url(), timeout=0.3)
+
+
+def test_a_proxy_that_is_not_there(plain: Any) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionFailed, match="proxy .* cannot be reached.*refused"):
+            talk(f"ws://127.0.0.1:{plain.port}/", proxy=f"http://127.0.0.1:{unused.getsockname()[1]}")
+
+
+def test_the_environment(plain: Any) -> None:
+    script = """
+import blip.sync, sys
+with blip.sync.connect(sys.argv[1] if len(sys.argv) > 1 else "{url}", proxy_from_environment=True) as connection:
+    print(bytes(connection.request("echo", b"through").body).decode())
+"""
+    url = f"ws://127.0.0.1:{plain.port}/"
+    with Proxy() as proxy:
+        for variables, uses in (
+            ({"http_proxy": proxy.url()}, True),
+            ({"ws_proxy": f"127.0.0.1:{proxy.port}"}, True),
+            ({"ALL_PROXY": proxy.url()}, True),
+            ({"HTTP_PROXY": proxy.url()}, False),
+            ({"https_proxy": proxy.url()}, False),
+            ({"http_proxy": proxy.url(), "no_proxy": "example.com, 127.0.0.0/8"}, False),
+            ({"http_proxy": proxy.url(), "NO_PROXY": "*"}, False),
+        ):
+            before = len(proxy.seen)
+            clean = {name: "" for name in ("http_proxy", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")}
+            result = run_script(script.format(url=url), environment={**clean, **variables})
+            assert result.stdout == "through\n", result.stderr
+            assert (len(proxy.seen) > before) == uses, variables
+
+
+def test_urls_that_are_no_proxys() -> None:
+    for url in ("ftp://x", "http://", "http://x/path", "socks5://a:b:c@", "http://x:99999"):
+        with pytest.raises(blip.Error):
+            blip.sync.connect("ws://127.0.0.1:1/", proxy=url)
+
+
+def test_local_address_and_family(plain: Any) -> None:
+    with blip.sync.connect(f"ws://127.0.0.1:{plain.port}/", local_address=("127.0.0.9", 0)) as connection:
+        assert connection.local_address.startswith("127.0.0.9:")
+    with blip.sync.connect(f"ws://127.0.0.1:{plain.port}/", local_address=("lo", 0)) as connection:
+        assert connection.local_address.startswith("127.0.0.1:")
+    with pytest.raises(ConnectionFailed, match="IPv6"):
+        blip.sync.connect(f"ws://127.0.0.1:{plain.port}/", ip="only6")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with blip.sync.connect(f"ws://127.0.0.1:{plain.port}/", local_address=("127.0.0.1", port)) as connection:
+        assert connection.local_address == f"127.0.0.1:{port}"
+    with pytest.raises(ConnectionFailed):
+        blip.sync.connect(f"ws://127.0.0.1:{plain.port}/", local_address=("192.0.2.1", 0))
