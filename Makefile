@@ -27,7 +27,7 @@ SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS)
 	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
 	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH))
 
-PARTS := swift c python tool interop abi conformance fuzz
+PARTS := swift c python javascript tool interop abi conformance fuzz
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -123,6 +123,13 @@ test-python: lib $(VENV)/ready ## tests of the Python binding
 	@mkdir -p $(RESULTS)
 	cd bindings/python && PYTHONPATH=src LIBBLIP_PATH=$(BUILD)/lib/$(SONAME) \
 		$(VENV)/bin/python -m pytest -q tests --junitxml=$(RESULTS)/python.xml
+
+.PHONY: test-javascript
+test-javascript: tool ## tests of the JavaScript client, in Node
+	@mkdir -p $(RESULTS)
+	node=$$(scripts/find-node $(BUILD)/venv-node) && cd bindings/javascript && BLIP_TOOL=$(BUILD)/bin/blip \
+		$$node --test --test-timeout=120000 --test-reporter=spec --test-reporter-destination=stdout \
+		--test-reporter=junit --test-reporter-destination=$(RESULTS)/javascript.xml test/*.test.js
 
 .PHONY: test-tool
 test-tool: tool $(VENV)/ready ## tests of the blip tool
