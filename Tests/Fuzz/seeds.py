@@ -214,6 +214,25 @@ def authentication():
     yield b"\x03\x04user" + "pässword".encode()
 
 
+def cookies():
+    """A date, then lines: place, two bytes of time, length, text."""
+    yield b"\x01\x20Sunday, 06-Nov-94 08:49:37 GMT  "
+    lines = [
+        "a=b",
+        "a=b; Path=/a; Domain=h.example; Secure; HttpOnly; Max-Age=100",
+        "__Host-x=1; Secure; Path=/",
+        "a=; Expires=Wed, 21 Oct 2035 07:28:00 GMT",
+        "a=b; Domain=.co.uk",
+        "a=b; Max-Age=-1",
+        "a=b; Expires=garbage; Domain=example",
+        "n = v w ;Path=x;=;;",
+    ]
+    for place in range(8):
+        text = b"".join(bytes([place, 1, 9, len(line)]) + line.encode() for line in lines)
+        yield b"\x00" + text
+        yield b"\x00" + text + bytes([7 - place, 200, 200, 3]) + b"a=c"
+
+
 def redirects():
     """A flag, then a URL and what it redirects to."""
     base = "ws://a/b/c/d;p?q"
