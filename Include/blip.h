@@ -182,6 +182,9 @@ typedef struct blip_message blip_message;
 /** Why something failed: domain, code and text. Since 1.0. */
 typedef struct blip_error blip_error;
 
+/** Figures of a connection, listener or runtime, all of one moment. Since 1.0. */
+typedef struct blip_counters blip_counters;
+
 /**
  * Gives the version of the library that is loaded.
  *
@@ -2388,23 +2391,246 @@ blip_status blip_connection_ping(
 /** A figure of a connection: messages that are not fully sent. Since 1.0. */
 #define BLIP_COUNTER_MESSAGES_QUEUED 9
 
+/** A figure: bytes that were compressed for sending, as they were before. Since 1.0. */
+#define BLIP_COUNTER_COMPRESSION_INPUT 10
+
+/** A figure: what they have become on the wire; the difference is what was saved. Since 1.0. */
+#define BLIP_COUNTER_COMPRESSION_OUTPUT 11
+
+/** A figure: compressed bytes received, as they were on the wire. Since 1.0. */
+#define BLIP_COUNTER_DECOMPRESSION_INPUT 12
+
+/** A figure: what they have become. Since 1.0. */
+#define BLIP_COUNTER_DECOMPRESSION_OUTPUT 13
+
+/** A figure: error responses among the messages sent. Since 1.0. */
+#define BLIP_COUNTER_ERRORS_SENT 14
+
+/** A figure: error responses to requests of ours. Since 1.0. */
+#define BLIP_COUNTER_ERRORS_RECEIVED 15
+
+/** A figure of blip_counters: requests of ours that have got their response. Since 1.0. */
+#define BLIP_COUNTER_ROUND_TRIPS 16
+
+/** A figure of blip_counters: how long these took together, in microseconds. Since 1.0. */
+#define BLIP_COUNTER_ROUND_TRIP_TIME 17
+
+/** A figure: microseconds in which a full queue kept the library from reading. Since 1.0. */
+#define BLIP_COUNTER_READING_PAUSED_TIME 18
+
+/** A figure: microseconds in which messages waited for the peer's acknowledgements. Since 1.0. */
+#define BLIP_COUNTER_SENDING_PAUSED_TIME 19
+
+/** A figure: messages under way that wait for acknowledgements now. Since 1.0. */
+#define BLIP_COUNTER_MESSAGES_PAUSED 20
+
+/** A figure: messages that have been received in part. Since 1.0. */
+#define BLIP_COUNTER_MESSAGES_UNFINISHED 21
+
+/** A figure: memory of received messages, as BLIP_LIMIT_UNFINISHED_BYTES counts. Since 1.0. */
+#define BLIP_COUNTER_MEMORY 22
+
+/** A figure: size of messages that wait to be sent (blip_connection_backlog). Since 1.0. */
+#define BLIP_COUNTER_BACKLOG 23
+
+/** A figure: connections that are open. Since 1.0. */
+#define BLIP_COUNTER_CONNECTIONS 24
+
+/** A figure: connections that have opened, ended ones too. Since 1.0. */
+#define BLIP_COUNTER_CONNECTIONS_OPENED 25
+
+/** A figure: connections that ended before they opened, refused clients too. Since 1.0. */
+#define BLIP_COUNTER_CONNECTIONS_FAILED 26
+
 /**
  * Reads several figures of a connection, all of one moment.
  *
- * As of the last time that the connection sent or received.
+ * As of the last time that the connection sent or received; in its callbacks on the loop's thread
+ * as of now. blip_connection_snapshot gives more.
  *
  * @param connection The connection.
  * @param which The counters wanted: BLIP_COUNTER_MESSAGES_SENT and so on.
  * @param values Receives a value for each.
  * @param count How many they are.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: which or values is
- *     NULL although count is not 0; or a counter is not known.
+ *     NULL although count is not 0; or a counter is not known, or is one of blip_counters alone.
  *
  * Ownership: both arrays are borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_counters(
     blip_connection *connection, const int32_t *which, uint64_t *values, size_t count);
+
+/** @} */
+
+/**
+ * @defgroup counters Counters
+ *
+ * What has happened on a connection, on all connections that a listener has accepted, or on all
+ * that a runtime ever had. A snapshot has all figures of one moment; those that count only grow,
+ * and what an ended connection has counted stays in the sums. Counting costs nothing that could be
+ * felt, so it is always on. Snapshots can be added up, over processes too: their buckets are the
+ * same everywhere.
+ *
+ * @{
+ */
+
+/**
+ * Takes the figures of a connection.
+ *
+ * As of the last time that it sent or received; in its callbacks on the loop's thread as of now.
+ *
+ * @param connection The connection.
+ * @param counters Receives the figures.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: counters is NULL;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: counters is the caller's: blip_counters_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_snapshot(blip_connection *connection, blip_counters **counters);
+
+/**
+ * Takes the sums over all connections that a listener has accepted, ended ones included.
+ *
+ * Holds up the runtime's loops for as long as it takes to add up what has changed since last time.
+ *
+ * @param listener The listener.
+ * @param counters Receives the figures.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: counters is NULL;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: counters is the caller's: blip_counters_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_snapshot(blip_listener *listener, blip_counters **counters);
+
+/**
+ * Takes the sums over all connections that a runtime ever had.
+ *
+ * Holds up its loops for as long as it takes to add up what has changed since last time.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param counters Receives the figures.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: counters is NULL;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: counters is the caller's: blip_counters_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_snapshot(blip_runtime *runtime, blip_counters **counters);
+
+/**
+ * Takes the sums of a runtime and of its listeners as text for Prometheus.
+ *
+ * In the text format, version 0.0.4 ("text/plain; version=0.0.4; charset=utf-8"). Seconds and
+ * bytes; metrics named blip_listener_ have the URL of the listener as a label and are part of those
+ * named blip_.
+ *
+ * Source: Prometheus, "Exposition formats".
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param counters Receives the runtime's figures, in which the text lies.
+ * @param text Receives the text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: counters or text is
+ *     NULL; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: counters is the caller's: blip_counters_release. text lies in it and ends with it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_metrics_text(
+    blip_runtime *runtime, blip_counters **counters, blip_slice *text);
+
+/**
+ * Makes figures that are all zero, to add others to.
+ *
+ * @return The figures; NULL if memory or handles ran out.
+ *
+ * Ownership: the figures are the caller's: blip_counters_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_counters *blip_counters_new(void);
+
+/**
+ * Takes one more reference.
+ *
+ * @param counters The figures.
+ * @return counters, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_counters_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_counters *blip_counters_retain(blip_counters *counters);
+
+/**
+ * Gives a reference back.
+ *
+ * @param counters The figures.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_counters_release(blip_counters *counters);
+
+/**
+ * Gives one of the figures.
+ *
+ * @param counters The figures.
+ * @param counter Which: BLIP_COUNTER_MESSAGES_SENT and so on.
+ * @param value Receives the value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: value is NULL, or the
+ *     counter is not known.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_counters_value(blip_counters *counters, int32_t counter, uint64_t *value);
+
+/**
+ * Adds other figures to these.
+ *
+ * @param counters The figures that grow.
+ * @param other What is added.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_counters_add(blip_counters *counters, blip_counters *other);
+
+/**
+ * Tells how long round trips took: what so many percent of them did not exceed.
+ *
+ * A round trip lasts from the sending of a request to its response, of a streamed one to its
+ * properties, by the clock of the loop's turns. Exact to an eighth, rounded up.
+ *
+ * @param counters The figures.
+ * @param percent 0 to 100, such as 50 for the median.
+ * @param microseconds Receives the time in microseconds.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: microseconds is NULL,
+ *     or percent is out of its range; BLIP_ERROR_NOT_FOUND: there was no round trip.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_counters_percentile(
+    blip_counters *counters, double percent, int64_t *microseconds);
+
+/**
+ * Gives one bucket of the histogram of round trips.
+ *
+ * Buckets are an eighth of a power of two wide, from 1.024 microseconds to 37 minutes; what is
+ * outside is in the first and in the last one.
+ *
+ * @param counters The figures.
+ * @param index From 0.
+ * @param end Receives the end: the round trips in the bucket took fewer nanoseconds than that, and
+ *     not fewer than the end of the bucket before; UINT64_MAX for the last one.
+ * @param count Receives how many they are.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: end or count is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there are no more buckets.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_counters_bucket(
+    blip_counters *counters, size_t index, uint64_t *end, uint64_t *count);
 
 /** @} */
 
@@ -3673,6 +3899,24 @@ blip_status blip_listener_options_set_tls_client_ca_file(
  */
 blip_status blip_listener_options_set_tls_versions(
     blip_listener_options *options, int32_t minimum, int32_t maximum);
+
+/**
+ * Answers plain GET requests for a path with the runtime's figures as text for Prometheus.
+ *
+ * On the listener's own port, over TLS if it has TLS: to whoever can connect. Not done by default.
+ * Requests for this path never become connections of the program: a listener whose only path
+ * (blip_listener_options_add_path) it is serves nothing else.
+ *
+ * @param options The options.
+ * @param path A path such as "/metrics"; empty: not done.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: it does not begin
+ *     with "/", or has spaces or control characters; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_metrics_path(
+    blip_listener_options *options, blip_slice path);
 
 /**
  * Sets how many connections may be open at a time; more are closed as they come.

@@ -42,6 +42,8 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     var isAccepted = false
     /// Bytes that were added to the connection's backlog for it.
     var countedBytes = 0
+    /// Of a request of ours: when it was handed to the engine, by the loop's clock.
+    var sentAt: UInt64 = 0
     /// Link of the connection's inbox or of a list of its loop; it is in one of them at most.
     var link: UnsafeRawPointer?
 

@@ -186,6 +186,7 @@ extension Connection {
     func finish(_ failure: Failure?) {
         guard phase != .closed else { return }
         if phase != .closing { publishClosing() }
+        let wasIdle = phase == .idle
         phase = .closed
         if let timer {
             loop.cancel(timer)
@@ -201,6 +202,7 @@ extension Connection {
             withInfo { $0.error = error }
         }
         failEverything(failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed."))
+        endCounters(wasIdle: wasIdle)
         session = nil
         farewell = nil
         stream = nil

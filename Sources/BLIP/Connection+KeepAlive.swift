@@ -114,24 +114,4 @@ extension Connection {
         guard let handler = ping.handler else { return }
         deliver(Event(.pong(handler), status: status, value: microseconds, connection: self))
     }
-
-    // MARK: Counters
-
-    /// Puts the figures where other threads read them together.
-    func publishCounters(_ session: Session, _ stream: Transport.Stream) {
-        let engine = session.engine
-        let counters = ConnectionCounters(
-            messagesSent: engine.messagesSent, messagesReceived: engine.messagesReceived,
-            framesSent: engine.framesSent, framesReceived: engine.framesReceived,
-            bytesSent: stream.bytesSent, bytesReceived: stream.bytesReceived,
-            requestsPending: UInt64(max(0, engine.pendingRequests)),
-            requestsUnanswered: UInt64(max(0, unanswered)), messagesQueued: UInt64(max(0, engine.queuedMessages)))
-        withInfo { $0.counters = counters }
-    }
-
-    /// The figures, all of one moment.
-    public func readCounters() -> ConnectionCounters {
-        if loop.isCurrent, let session, let stream { publishCounters(session, stream) }
-        return withInfo { $0.counters }
-    }
 }

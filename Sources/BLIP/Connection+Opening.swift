@@ -111,6 +111,9 @@ extension Connection {
     /// A client's request to upgrade.
     private func handle(_ request: HTTPRequestHead, _ upgrade: Upgrade) {
         guard let listener else { return finish(Failure(BLIP_ERROR_CLOSED, "The listener was stopped.")) }
+        if let path = listener.metricsPath, path.utf8.elementsEqual(request.path.utf8) {
+            return answerMetrics(request)
+        }
         switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
@@ -126,6 +129,22 @@ extension Connection {
                 continueAfterAccept()
             }
         }
+    }
+
+    /// Answers a plain HTTP request with the runtime's figures, and ends.
+    private func answerMetrics(_ request: HTTPRequestHead) {
+        let isHead = request.method == "HEAD"
+        guard !request.hasBody, isHead || request.method == "GET" else {
+            let text = "Figures are got with GET, without a body."
+            return refuse(
+                ServerHandshake.refusal(status: 405, text: text, headers: [HTTPHeader("Allow", "GET, HEAD")]),
+                Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: 405, text))
+        }
+        let text = runtimeHold.metrics().text
+        refuse(
+            ServerHandshake.document(
+                text.string, type: "text/plain; version=0.0.4; charset=utf-8", omitBody: isHead),
+            Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: 200, "A plain HTTP request for figures was answered."))
     }
 
     /// The program has seen the request; from any thread.
@@ -210,6 +229,7 @@ extension Connection {
             $0.subprotocol = text
             $0.version = Int32(version.rawValue)
         }
+        countOpening()
         phase = .open
         startKeepAlive()
         publish(BLIP_STATE_OPEN)

@@ -71,7 +71,8 @@ extension Connection {
 
     public var isActive: Bool {
         let counters = readCounters()
-        return counters.requestsPending + counters.requestsUnanswered + counters.messagesQueued > 0 || backlogBytes > 0
+        return counters.requestsPending &+ counters.requestsUnanswered &+ counters.messagesQueued > 0
+            || backlogBytes > 0
     }
 
     public func setUserData(_ data: Handler<Never>) {

@@ -134,6 +134,7 @@ extension Connection {
 
     @inline(__always)
     private func respondToProgram(_ request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
+        countRoundTrip(of: request, response, session)
         if response.kind == .response, request.existingExtras?.isResponseStreamed == true {
             _ = makeStreamed(response)
             complete(request, response, BLIP_OK)
@@ -166,7 +167,7 @@ extension Connection {
             }
             let event = Event(
                 .response(completion), status: status, connection: self, message: response, request: request)
-            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
+            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForQueue() }
             return
         }
         if let function = completion.function {
@@ -204,6 +205,7 @@ extension Connection {
             guard message.kind == .response, let request = message.request.map(Self.own),
                 request.existingExtras?.isResponseStreamed == true
             else { return }
+            countRoundTrip(of: request, message, session)
             _ = makeStreamed(message)
             complete(request, message, BLIP_OK)
         }
@@ -281,7 +283,7 @@ extension Connection {
                 return
             }
             let event = Event(.data(handler), status: body.status, connection: self, message: message)
-            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForFullQueue() }
+            if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForQueue() }
         } else if let handler {
             offer(message, to: handler)
         }
@@ -361,11 +363,6 @@ extension Connection {
             message.request = nil
             complete(request, nil, status)
         }
-    }
-
-    private func pauseForFullQueue() {
-        isReadingPaused = true
-        stream?.pauseReading()
     }
 
     static func status(of failure: MessageFailure) -> blip_status {

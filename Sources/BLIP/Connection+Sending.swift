@@ -93,6 +93,7 @@ extension Connection {
         guard !message.hasCompleted else { return }
         if message.countedBytes == 0 { countBacklog(message) }
         if message.kind == .request {
+            message.sentAt = loop.now
             startTimer(message)
         } else {
             unanswered -= 1
@@ -235,7 +236,10 @@ extension Connection {
         message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
         guard isLast else { return }
         forgetBacklog(message)
-        if message.kind != .request { heldReplies &-= Self.weight(message) }
+        if message.kind != .request {
+            heldReplies &-= Self.weight(message)
+            if message.kind == .error { session.record.errorsSent &+= 1 }
+        }
         let isNoReply = message.kind == .request && !message.wantsReply
         if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil {
             session.flushing.append(message)

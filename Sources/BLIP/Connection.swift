@@ -188,7 +188,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         let engine = Engine(
             version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
             makeMessage: { context.makeMessage() })
-        let new = Session(engine: engine, link: makeLink())
+        let record = CounterRecord(listenerTotals: listener?.totals(of: context))
+        let new = Session(engine: engine, link: makeLink(), record: record)
+        withInfo { $0.record = record }
         session = new
         return new
     }
@@ -329,14 +331,16 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     // MARK: Backpressure of the program's queue
 
-    private func pauseForQueue() {
+    func pauseForQueue() {
         isReadingPaused = true
+        readingDidPause(true)
         stream?.pauseReading()
     }
 
     func resumeAfterQueue() {
         loop.post { [self] in
             isReadingPaused = false
+            readingDidPause(false)
             stream?.resumeReading()
         }
     }

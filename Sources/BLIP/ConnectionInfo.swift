@@ -28,5 +28,6 @@ struct ConnectionInfo {
     /// Everything about its end was told.
     var hasEnded = false
     var hasEndedHandle = false
-    var counters = ConnectionCounters()
+    /// Made with the session.
+    var record: CounterRecord?
 }

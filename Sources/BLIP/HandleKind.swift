@@ -14,4 +14,5 @@ public enum HandleKind: UInt8, Sendable {
     case listener
     case message
     case error
+    case counters
 }

@@ -15,11 +15,14 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     let paths: [String]
     let speaksBLIP1: Bool
     let speaksWebSocket: Bool
+    let metricsPath: String?
     private let maximumConnections: Int
     private let setupFailure: Failure?
     private(set) var handle: OpaquePointer?
     /// Connections that have not ended.
     private let connections = Atomic<Int>(0)
+    /// Sums of its connections, one for each loop, under that loop's lock.
+    let totals: [CounterTotals]
 
     private struct Shared {
         var phase = Phase.new
@@ -63,6 +66,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         paths = options.paths
         speaksBLIP1 = options.speaksBLIP1
         speaksWebSocket = options.speaksWebSocket
+        metricsPath = options.metricsPath
+        totals = runtime.contexts.map { _ in CounterTotals() }
         maximumConnections = Int(options.maximumConnections)
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
@@ -71,6 +76,11 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     deinit {
         shared.withLock { $0.error?.end() }
         HandleTable.freeSlot(slot)
+    }
+
+    /// The sums of its connections on a loop.
+    func totals(of context: LoopContext) -> CounterTotals? {
+        context.index < totals.count ? totals[context.index] : nil
     }
 
     // MARK: What its connections begin with
@@ -323,6 +333,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     }
 
     // MARK: What may be asked
+
+    public func snapshot() -> CounterSnapshot { runtime.snapshot(of: self) }
 
     public var port: UInt16? { shared.withLock { $0.port == 0 ? nil : $0.port } }
     public var url: Text? { shared.withLock { $0.url } }

@@ -6,6 +6,8 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
     public static var handleKind: HandleKind { .listenerOptions }
     public var slot: UInt32 = 0
     private(set) var paths: [String] = []
+    /// Where plain HTTP gets the runtime's figures.
+    private(set) var metricsPath: String?
     private(set) var maximumConnections: UInt32 = 0
     private(set) var speaksBLIP1 = false
     private(set) var speaksWebSocket = true
@@ -14,10 +16,18 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
     deinit { HandleTable.freeSlot(slot) }
 
     public func addPath(_ path: String) -> blip_status {
-        guard path.hasPrefix("/"), !path.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else {
-            return BLIP_ERROR_ARGUMENT
-        }
+        guard Self.isPath(path) else { return BLIP_ERROR_ARGUMENT }
         paths.append(path)
+        return BLIP_OK
+    }
+
+    private static func isPath(_ path: String) -> Bool {
+        path.hasPrefix("/") && !path.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F })
+    }
+
+    public func setMetricsPath(_ path: String) -> blip_status {
+        guard path.isEmpty || Self.isPath(path) else { return BLIP_ERROR_ARGUMENT }
+        metricsPath = path.isEmpty ? nil : path
         return BLIP_OK
     }
 

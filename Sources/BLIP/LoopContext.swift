@@ -10,12 +10,17 @@ public final class LoopContext: @unchecked Sendable {
     /// Guards `ConnectionInfo` of all its connections: it is held for moments, and a lock each would weigh too much.
     let infoLock = Locked(())
     unowned let runtime: Runtime
+    let index: Int
     var maskKeys: MaskKeyGenerator
     private var pool = MessageList()
     private var finished = MessageList()
     private(set) var connections: [Connection] = []
 
     private var drainWaiter: Waiter?
+
+    /// Sums over all connections that the loop ever had; with `changed`, under `infoLock`.
+    let totals = CounterTotals()
+    private var changed: [CounterRecord] = []
 
     #if BLIP_NO_POOL
         // For sanitizers, which see uses after free only if messages are freed.
@@ -24,7 +29,8 @@ public final class LoopContext: @unchecked Sendable {
         private static let poolLimit = 1024
     #endif
 
-    init(loop: EventLoop, runtime: Runtime) {
+    init(loop: EventLoop, runtime: Runtime, index: Int) {
+        self.index = index
         self.loop = loop
         self.runtime = runtime
         maskKeys = Randomness.bytes(32).withUnsafeBytes { MaskKeyGenerator(entropy: $0) }
@@ -62,6 +68,42 @@ public final class LoopContext: @unchecked Sendable {
     public static func newMessage() -> BLIPMessage {
         guard let context = EventLoop.currentAttachment else { return BLIPMessage() }
         return Unmanaged<LoopContext>.fromOpaque(context)._withUnsafeGuaranteedRef { $0.makeMessage() }
+    }
+
+    // MARK: Counters, under `infoLock`
+
+    /// The record's counters are no longer what the sums know.
+    @inline(__always)
+    func note(_ record: CounterRecord) {
+        if record.indexInChanged < 0 { addToChanged(record) }
+    }
+
+    @inline(never)
+    private func addToChanged(_ record: CounterRecord) {
+        record.indexInChanged = changed.count
+        changed.append(record)
+    }
+
+    /// The connection has ended: adds its last figures up and forgets it.
+    func settle(_ record: CounterRecord) {
+        record.fold(into: totals)
+        let index = record.indexInChanged
+        guard index >= 0, index < changed.count else { return }
+        record.indexInChanged = -1
+        let last = changed.removeLast()
+        if last !== record {
+            changed[index] = last
+            last.indexInChanged = index
+        }
+    }
+
+    /// Brings the sums up to what the connections have published.
+    func foldChanged() {
+        for record in changed {
+            record.fold(into: totals)
+            record.indexInChanged = -1
+        }
+        changed.removeAll(keepingCapacity: changed.count <= 4096)
     }
 
     // MARK: Connections

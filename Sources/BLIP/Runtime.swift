@@ -24,8 +24,8 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     public init(threads: Int, queue: EventQueue?) throws(TransportError) {
         threadCount = threads
         self.queue = queue
-        for _ in 0..<max(threads, 1) {
-            contexts.append(LoopContext(loop: try EventLoop(), runtime: self))
+        for index in 0..<max(threads, 1) {
+            contexts.append(LoopContext(loop: try EventLoop(), runtime: self, index: index))
         }
         guard threads > 0 else { return }
         for (index, context) in contexts.enumerated() {
@@ -90,6 +90,10 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     func objectDidBegin() { liveObjects.add(1, ordering: .relaxed) }
 
     func add(_ listener: Listener) { listeners.withLock { $0[ObjectIdentifier(listener)] = listener } }
+
+    var liveListeners: [Listener] {
+        listeners.withLock { Array($0.values) }.sorted { $0.port ?? 0 < $1.port ?? 0 }
+    }
 
     func remove(_ listener: Listener) {
         let old = listeners.withLock { $0.removeValue(forKey: ObjectIdentifier(listener)) }

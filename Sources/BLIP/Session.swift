@@ -4,13 +4,15 @@ import BLIPProtocol
 final class Session {
     let engine: Engine
     let link: Link
+    let record: CounterRecord
     /// The peer broke a protocol and was told.
     var isBroken = false
     /// Messages whose last byte is on its way to the operating system and that want to know.
     var flushing: [BLIPMessage] = []
 
-    init(engine: Engine, link: Link) {
+    init(engine: Engine, link: Link, record: CounterRecord) {
         self.engine = engine
         self.link = link
+        self.record = record
     }
 }

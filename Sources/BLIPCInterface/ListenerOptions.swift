@@ -113,6 +113,11 @@ public func blip_listener_options_set_handshake_timeout(
 }
 
 @c @implementation
+public func blip_listener_options_set_metrics_path(_ options: OpaquePointer!, _ path: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in path.string { options.setMetricsPath($0) } }
+}
+
+@c @implementation
 public func blip_listener_options_set_max_connections(_ options: OpaquePointer!, _ count: UInt32) -> blip_status {
     HandleTable.with(options) { (options: ListenerOptions) in
         options.setMaximumConnections(count)

@@ -80,20 +80,17 @@ public final class Engine: @unchecked Sendable {
     /// Messages of which a part was received.
     public var unfinishedIncoming: Int { state.pointee.incoming.count }
 
-    /// Messages whose last frame was cut.
-    public var messagesSent: UInt64 { state.pointee.messagesSent }
+    /// Messages that are under way and wait for acknowledgements.
+    public var pausedMessages: Int { state.pointee.pausedMessages }
 
-    /// Messages whose last frame was received, failed and dropped ones left out.
-    public var messagesReceived: UInt64 { state.pointee.messagesReceived }
+    /// What unfinished incoming messages hold in memory, in bytes.
+    public var heldBytes: Int { state.pointee.heldBytes }
 
-    /// Frames cut, acknowledgements too.
-    public var framesSent: UInt64 { state.pointee.framesSent }
+    /// What was done since the engine was made.
+    public var counters: EngineCounters { state.pointee.counters }
 
-    /// Frames received, acknowledgements too.
-    public var framesReceived: UInt64 { state.pointee.framesReceived }
-
-    /// Bytes that compressed frames of version 3 have become: work that the size on the wire does not tell.
-    public var bytesInflated: UInt64 { state.pointee.bytesInflated }
+    /// Bytes that compressed frames have become: work that the size on the wire does not tell.
+    public var bytesInflated: UInt64 { state.pointee.counters.decompressionOutput }
 
     /// True if nothing is queued, under way or waited for, in either direction. Abandoned requests do not count once they
     /// are sent.
@@ -343,6 +340,7 @@ public final class Engine: @unchecked Sendable {
         s.pointee.partialResponses = 0
         s.pointee.heldResponses = 0
         s.pointee.stalledMessages = 0
+        s.pointee.pausedMessages = 0
         releaseIdleMemory()
         return (requests, outgoing, incoming)
     }

@@ -29,7 +29,7 @@ extension Engine {
         let s = state
         guard let base = frame.baseAddress, frame.count > 0 else { return .failed(ProtocolError(.frameEmpty)) }
         guard frame.count <= s.pointee.limits.incomingFrame else { return .failed(ProtocolError(.frameTooLarge)) }
-        s.pointee.framesReceived &+= 1
+        s.pointee.counters.framesReceived &+= 1
         var at = UnsafeRawPointer(base)
         var end = at + frame.count
         var header: Header
@@ -199,7 +199,7 @@ extension Engine {
         if !m.pointee.hasProperties, m.pointee.failure == nil { m.pointee.failure = .properties }
         if let failure = m.pointee.failure { return fail(message, failure, isLast: true) }
         m.pointee.isComplete = true
-        s.pointee.messagesReceived &+= 1
+        s.pointee.counters.messagesReceived &+= 1
         return .complete(message)
     }
 
@@ -222,7 +222,7 @@ extension Engine {
         }
         if let failure = m.pointee.failure { return fail(message, failure, isLast: true) }
         m.pointee.isComplete = true
-        s.pointee.messagesReceived &+= 1
+        s.pointee.counters.messagesReceived &+= 1
         return .complete(message)
     }
 
@@ -513,6 +513,7 @@ extension Engine {
             m.pointee.gzipInput = new
         }
         inflater.hasInput = true
+        state.pointee.counters.decompressionInput &+= UInt64(end - at)
         let z = inflater.stream
         z.pointee.next_in = UnsafeMutableRawPointer(mutating: at).assumingMemoryBound(to: Bytef.self)
         z.pointee.avail_in = uInt(end - at)
@@ -540,6 +541,7 @@ extension Engine {
                 return
             }
             m.pointee.content.didAppend(produced)
+            state.pointee.counters.decompressionOutput &+= UInt64(produced)
             switch status {
             case Z_STREAM_END:
                 inflater.isAtEnd = true
@@ -581,6 +583,7 @@ extension Engine {
         let z = inflater.stream
         z.pointee.next_in = from.assumingMemoryBound(to: Bytef.self)
         z.pointee.avail_in = uInt(count + 4)
+        s.pointee.counters.decompressionInput &+= UInt64(count)
         var target = message?.state
         if let m = target, m.pointee.isDiscarded || m.pointee.failure != nil { target = nil }
         var checksum = s.pointee.receiveChecksum
@@ -603,7 +606,7 @@ extension Engine {
             let produced = output - Int(z.pointee.avail_out)
             checksum = Checksum.update(checksum, to, produced)
             m.pointee.content.didAppend(produced)
-            s.pointee.bytesInflated &+= UInt64(produced)
+            s.pointee.counters.decompressionOutput &+= UInt64(produced)
             guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
             if z.pointee.avail_out > 0 {
                 // All input is used up, or nothing can be made of it.
@@ -623,7 +626,7 @@ extension Engine {
                 let produced = scratch.count - Int(z.pointee.avail_out)
                 checksum = Checksum.update(checksum, to, produced)
                 dropped += produced
-                s.pointee.bytesInflated &+= UInt64(produced)
+                s.pointee.counters.decompressionOutput &+= UInt64(produced)
                 if produced > 0, let m = target, m.pointee.failure == nil {
                     m.pointee.failure = contentAllowance(m) > 0 ? .memory : .tooLarge
                 }
@@ -659,6 +662,7 @@ extension Engine {
         m.pointee.wireAcknowledged = count
         if m.pointee.place == .paused, m.pointee.wireSent - count < Self.pauseThreshold {
             s.pointee.stalledMessages -= 1
+            s.pointee.pausedMessages -= 1
             s.pointee.outbox.insert(message)
         }
         return .acknowledged

@@ -53,7 +53,7 @@ extension Engine {
         base.storeBytes(of: flags, toByteOffset: size, as: UInt8.self)
         size += 1
         size += Varint.write(due.count, to: base + size)
-        state.pointee.framesSent &+= 1
+        state.pointee.counters.framesSent &+= 1
         return OutgoingFrame(count: size)
     }
 
@@ -110,8 +110,8 @@ extension Engine {
         m.pointee.wireSent = UInt64(truncatingIfNeeded: end &+ 4)
         s.pointee.queuedBytes &-= m.pointee.queuedBytes
         m.pointee.queuedBytes = 0
-        s.pointee.framesSent &+= 1
-        s.pointee.messagesSent &+= 1
+        s.pointee.counters.framesSent &+= 1
+        s.pointee.counters.messagesSent &+= 1
         return size &+ end &+ 4
     }
 
@@ -207,7 +207,7 @@ extension Engine {
         if version == .v3 {
             (payload + size).storeBytes(of: s.pointee.sendChecksum.bigEndian, as: UInt32.self)
         }
-        s.pointee.framesSent &+= 1
+        s.pointee.counters.framesSent &+= 1
         m.pointee.wireSent &+= UInt64(size + trailer)
         let headAfter = m.pointee.headSent < 0 ? m.pointee.properties.count : m.pointee.headSent
         let headBytes = headBefore < 0 ? 0 : max(0, headAfter - headBefore)
@@ -235,12 +235,13 @@ extension Engine {
                 m.pointee.gzipOutput = nil
             }
             m.pointee.content.removeAll(keepingCapacity: 4096)
-            s.pointee.messagesSent &+= 1
+            s.pointee.counters.messagesSent &+= 1
         } else {
             if isFirst { s.pointee.underWay.insert(key, message) }
             if version != .v1, m.pointee.wireSent &- m.pointee.wireAcknowledged >= Self.pauseThreshold {
                 m.pointee.place = .paused
                 s.pointee.stalledMessages += 1
+                s.pointee.pausedMessages += 1
             } else {
                 s.pointee.outbox.insert(message)
             }
@@ -450,6 +451,8 @@ extension Engine {
         }
         let size = room - Int(z.pointee.avail_out)
         guard size > 4, (to + size - 4).loadUnaligned(as: UInt32.self).bigEndian == 0x0000_FFFF else { return nil }
+        state.pointee.counters.compressionInput &+= UInt64(count)
+        state.pointee.counters.compressionOutput &+= UInt64(size - 4)
         return size - 4
     }
 
@@ -476,6 +479,7 @@ extension Engine {
         let z = gzip.deflater.stream
         z.pointee.next_out = (to + head).assumingMemoryBound(to: Bytef.self)
         z.pointee.avail_out = uInt(room - head)
+        defer { state.pointee.counters.compressionOutput &+= UInt64(room - head - Int(z.pointee.avail_out)) }
         while true {
             var isWaiting = false
             if gzip.offset == gzip.input.count, !gzip.isInputComplete {
@@ -485,6 +489,7 @@ extension Engine {
                 guard gzip.input.reserve(size), let start = gzip.input.base else { return nil }
                 let (count, progress) = gatherBody(m, start, size)
                 gzip.input.didAppend(count)
+                state.pointee.counters.compressionInput &+= UInt64(max(0, count))
                 switch progress {
                 case .last: gzip.isInputComplete = true
                 case .more: break

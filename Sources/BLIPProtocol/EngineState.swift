@@ -29,6 +29,8 @@ struct EngineState: ~Copyable {
     var queuedBytes: UInt64 = 0
     /// Messages that are paused or wait for their source.
     var stalledMessages = 0
+    /// Of these, those that wait for acknowledgements.
+    var pausedMessages = 0
     /// Responses that wait for the end of their request.
     var heldResponses = 0
 
@@ -46,11 +48,7 @@ struct EngineState: ~Copyable {
     /// Responses in `incoming` that somebody waits for.
     var partialResponses = 0
 
-    var messagesSent: UInt64 = 0
-    var messagesReceived: UInt64 = 0
-    var framesSent: UInt64 = 0
-    var framesReceived: UInt64 = 0
-    var bytesInflated: UInt64 = 0
+    var counters = EngineCounters()
 
     init(version: ProtocolVersion, limits: Limits, compressionLevel: Int32) {
         self.version = version

@@ -81,6 +81,20 @@ public enum ServerHandshake {
         return head(status: status, lines) + (omitBody ? [] : body)
     }
 
+    /// The bytes of an answer that gives a plain HTTP request what it asked for and ends the connection.
+    /// - Parameters:
+    ///   - text: the body.
+    ///   - type: its Content-Type.
+    ///   - omitBody: the request was a HEAD.
+    public static func document(_ text: String, type: String, omitBody: Bool = false) -> [UInt8] {
+        let body = Array(text.utf8)
+        let lines = [
+            HTTPHeader("Connection", "close"), HTTPHeader("Cache-Control", "no-store"),
+            HTTPHeader("Content-Type", type), HTTPHeader("Content-Length", String(body.count)),
+        ]
+        return head(status: 200, lines) + (omitBody ? [] : body)
+    }
+
     private static func head(status: Int, _ lines: [HTTPHeader]) -> [UInt8] {
         var output = Array("HTTP/1.1 \(status) \(HTTPSyntax.reason(status))\r\n".utf8)
         for line in lines { output += Array("\(line.name): \(line.value)\r\n".utf8) }

@@ -19,6 +19,9 @@ enum ServeCommand {
             Option(name: "--tls-key", value: "FILE", help: "private key (PEM) of --tls-cert"),
             Option(name: "--client-ca", value: "FILE", help: "require client certificates signed by these (PEM)"),
             Option(name: "--threads", value: "N", help: "loop threads (default 1)"),
+            Option(
+                name: "--metrics", value: "WHERE",
+                help: "answer HTTP GET with figures for Prometheus: /PATH on the same port, or HOST:PORT for /metrics"),
             .verbose, .json, .helpOption,
         ],
         notes: """
@@ -55,10 +58,13 @@ enum ServeCommand {
         defer { blip_runtime_release(runtime) }
         let listener = try self.listener(runtime, address, arguments, identity)
         defer { blip_listener_release(listener) }
+        let metrics = try metricsListener(runtime, arguments)
+        defer { blip_listener_release(metrics) }
         Profiles.install(on: listener)
         log.watch(listener: listener)
         try start(listener, at: address, shown: arguments.operands[0])
         log.listening(Library.slice { blip_listener_url(listener, $0) }?.string ?? "")
+        if let metrics { log.metrics(Library.slice { blip_listener_url(metrics, $0) }?.string ?? "") }
         signals.wait()
         // A second signal ends the program at once.
         signals.unblock()
@@ -101,6 +107,12 @@ enum ServeCommand {
                 throw .usage("--path wants a path that begins with /, not \(Terminal.quote(path))")
             }
         }
+        if let path = arguments.value("--metrics"), path.hasPrefix("/") {
+            let status = path.withSlice { blip_listener_options_set_metrics_path(options, $0) }
+            guard status >= 0 else {
+                throw .usage("--metrics wants a path without spaces, not \(Terminal.quote(path))", status: status)
+            }
+        }
         if let identity {
             let status = identity.certificate.withSlice { certificate in
                 identity.key.withSlice { blip_listener_options_set_tls_identity(options, certificate, $0) }
@@ -118,6 +130,33 @@ enum ServeCommand {
                 throw File.notCertificates([identity?.certificate, identity?.key, arguments.value("--client-ca")])
             }
             throw .usage("cannot listen: \(Library.message(of: status))", status: status)
+        }
+        return listener
+    }
+
+    /// A listener for figures alone, if they are wanted at an address of their own.
+    private static func metricsListener(_ runtime: OpaquePointer, _ arguments: Arguments) throws(Failure)
+        -> OpaquePointer?
+    {
+        guard let place = arguments.value("--metrics"), !place.hasPrefix("/") else { return nil }
+        let address = try Address(parsing: place, isListening: true)
+        guard !address.isSecure, address.path == nil, case .tcp = address.place else {
+            throw .usage("--metrics wants /PATH or HOST:PORT, not \(Terminal.quote(place))")
+        }
+        let options = blip_listener_options_new()
+        defer { blip_listener_options_release(options) }
+        try Library.check("/metrics".withSlice { blip_listener_options_set_metrics_path(options, $0) }, "use --metrics")
+        try Library.check("/metrics".withSlice { blip_listener_options_add_path(options, $0) }, "use --metrics")
+        var listener: OpaquePointer?
+        let status = blip_listener_new(runtime, options, &listener)
+        guard status >= 0, let listener else {
+            throw .usage("cannot listen for --metrics: \(Library.message(of: status))", status: status)
+        }
+        do {
+            try start(listener, at: address, shown: place)
+        } catch {
+            blip_listener_release(listener)
+            throw error
         }
         return listener
     }

@@ -26,6 +26,21 @@ final class ServeLog: Sendable {
         Output.print(json.text + "\n")
     }
 
+    /// Where the figures are, if not at the address of the connections.
+    func metrics(_ url: String) {
+        let url = url.hasPrefix("ws") ? "http" + url.dropFirst(2) : url
+        guard isJSON else {
+            Output.print("metrics: \(Terminal.escape(url))\n")
+            return
+        }
+        var json = JSONWriter()
+        json.object { json in
+            json.field("type", "metrics")
+            json.field("url", url)
+        }
+        Output.print(json.text + "\n")
+    }
+
     func stopped() {
         if isJSON {
             Output.print("{\"type\":\"stopped\"}\n")

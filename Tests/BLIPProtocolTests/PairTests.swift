@@ -206,7 +206,7 @@ struct PairTests {
         #expect(a.requestsSeen.count + b.requestsSeen.count == total)
         for side in [a, b] {
             #expect(side.sent == side.finished)
-            #expect(side.engine.messagesSent == UInt64(side.sent))
+            #expect(side.engine.counters.messagesSent == UInt64(side.sent))
             #expect(side.engine.queuedBytes == 0 && side.engine.queuedMessages == 0)
             #expect(side.engine.pendingRequests == 0 && side.engine.unfinishedIncoming == 0)
             #expect(side.engine.state.pointee.heldBytes == 0)

@@ -84,7 +84,7 @@ def parameter_name(parameter):
 OPTIONAL = {
     ("blip_runtime_new", 0), ("blip_connection_new", 0), ("blip_connection_new", 2), ("blip_listener_new", 0),
     ("blip_listener_new", 1), ("blip_runtime_options_set_queue", 1), ("blip_connection_options_set_queue", 1),
-    ("blip_listener_options_set_queue", 1),
+    ("blip_listener_options_set_queue", 1), ("blip_runtime_snapshot", 0), ("blip_runtime_metrics_text", 0),
 }
 # Results that a caller may not be interested in.
 OPTIONAL_RESULTS = {"blip_runtime_run_once", "blip_queue_dispatch"}
@@ -136,6 +136,8 @@ def write_handles(output, opaque, callbacks, functions):
                 arguments.append("false")
             elif kind == "size_t":
                 arguments.append("1")
+            elif kind == "double":
+                arguments.append("50")
             elif re.fullmatch(r"u?int\d+_t|int|blip_status", kind):
                 arguments.append("0")
             else:

@@ -48,6 +48,7 @@ static void release_kind(int kind, void *handle)
     case KIND_LISTENER: blip_listener_release(handle); break;
     case KIND_MESSAGE: blip_message_release(handle); break;
     case KIND_ERROR: blip_error_release(handle); break;
+    case KIND_COUNTERS: blip_counters_release(handle); break;
     }
 }
 
@@ -98,6 +99,7 @@ static void make_all(void **handles)
     handles[KIND_LISTENER_OPTIONS] = blip_listener_options_new();
     handles[KIND_LISTENER] = listener;
     handles[KIND_MESSAGE] = message;
+    handles[KIND_COUNTERS] = blip_counters_new();
     make_event_and_error(&handles[KIND_EVENT], &handles[KIND_ERROR]);
     for (int kind = 0; kind < KINDS; kind++)
         REQUIRE(handles[kind] != NULL);
@@ -131,6 +133,8 @@ static void check_live(void)
     CHECK_STATUS(blip_listener_port(live[KIND_LISTENER], &port), BLIP_ERROR_STATE);
     CHECK_OK(blip_message_type(live[KIND_MESSAGE], &number));
     CHECK_OK(blip_error_code(live[KIND_ERROR], &code));
+    uint64_t figure = 1;
+    CHECK_OK(blip_counters_value(live[KIND_COUNTERS], BLIP_COUNTER_MESSAGES_SENT, &figure));
 }
 
 static void tear_down(void)

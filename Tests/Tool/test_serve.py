@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -181,3 +183,42 @@ def test_nothing_stays_open_after_clients_leave(server):
     while len(os.listdir(f"/proc/{server.process.pid}/fd")) > before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(os.listdir(f"/proc/{server.process.pid}/fd")) <= before
+
+
+def read_metrics(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_metrics_on_the_same_port():
+    with Server("--metrics", "/metrics") as server:
+        assert blip("request", server.url, "echo", "-d", "x").stdout == b"x"
+        text = read_metrics(server.url.replace("ws://", "http://").rstrip("/") + "/metrics")
+        assert '\nblip_messages_total{direction="received"} 1\n' in text
+
+
+def test_metrics_on_a_port_of_their_own():
+    process = subprocess.Popen(
+        [BLIP, "serve", "127.0.0.1:0", "--metrics", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        url = process.stdout.readline().strip()
+        name, metrics = process.stdout.readline().split()
+        assert name == "metrics:" and metrics.startswith("http://127.0.0.1:") and metrics.endswith("/metrics")
+        assert blip("request", url, "echo", "-d", "x").stdout == b"x"
+        assert '\nblip_messages_total{direction="sent"} 1\n' in read_metrics(metrics)
+        for wrong in (url.replace("ws://", "http://") + "metrics", metrics.replace("metrics", "")):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                read_metrics(wrong)
+            assert error.value.code in (404, 426)
+            error.value.close()
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("where", ["/a b", "wss://127.0.0.1:0", "unix:/tmp/x", "ws://127.0.0.1:0/x"])
+def test_metrics_somewhere_impossible(where):
+    done = blip("serve", "127.0.0.1:0", "--metrics", where)
+    assert done.returncode == 64 and b"--metrics wants" in done.stderr

@@ -24,6 +24,7 @@ SCALARS = {
     "size_t": ctypes.c_size_t,
     "bool": ctypes.c_bool,
     "int": ctypes.c_int,
+    "double": ctypes.c_double,
 }
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from . import sync
 from ._asyncio import Connection, Listener, Reply, Request, connect, serve
 from ._body import Body
-from ._connection import COUNTERS, IP_POLICIES, LIMITS
+from ._connection import IP_POLICIES, LIMITS
+from ._counters import COUNTERS, Counters, counters, metrics_text
 from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
 from ._ffi import VERSION as LIBRARY_VERSION
 from ._message import Response
@@ -44,6 +45,7 @@ __all__ = [
     "Connection",
     "ConnectionClosed",
     "ConnectionFailed",
+    "Counters",
     "Error",
     "LibraryNotFound",
     "ListenFailed",
@@ -57,6 +59,8 @@ __all__ = [
     "TimeoutError",
     "UsageError",
     "connect",
+    "counters",
+    "metrics_text",
     "serve",
     "sync",
 ]

@@ -947,6 +947,7 @@ def serve(
     max_connections: Optional[int] = None,
     blip1: bool = False,
     websocket: bool = True,
+    metrics_path: Optional[str] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
     """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
@@ -954,8 +955,8 @@ def serve(
     interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
     Unix socket instead. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
     by default. blip1: also take clients of BLIP 1, which has no WebSocket, path or credentials; websocket=False:
-    take no others. handlers: {profile: function}, in place before the first request can arrive; more can be added
-    with `@listener.handler(profile)`.
+    take no others. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
+    function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
     """
     given = dict(locals())
     for name in ("interface", "port", "unix_path", "handlers"):

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from urllib.parse import quote
 
 from . import _ffi
+from ._counters import Counters, of_connection, of_listener
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
 from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
 from ._pump import HandlerCall, Pump, log, runtime
@@ -34,19 +35,6 @@ IP_POLICIES = {
     "only6": _ffi.IP_ONLY_6,
 }
 STATES = ("new", "connecting", "open", "closing", "closed")
-COUNTERS = {
-    "messages_sent": _ffi.COUNTER_MESSAGES_SENT,
-    "messages_received": _ffi.COUNTER_MESSAGES_RECEIVED,
-    "frames_sent": _ffi.COUNTER_FRAMES_SENT,
-    "frames_received": _ffi.COUNTER_FRAMES_RECEIVED,
-    "bytes_sent": _ffi.COUNTER_BYTES_SENT,
-    "bytes_received": _ffi.COUNTER_BYTES_RECEIVED,
-    "requests_pending": _ffi.COUNTER_REQUESTS_PENDING,
-    "requests_unanswered": _ffi.COUNTER_REQUESTS_UNANSWERED,
-    "messages_queued": _ffi.COUNTER_MESSAGES_QUEUED,
-}
-_COUNTER_KINDS = (c_int32 * len(COUNTERS))(*COUNTERS.values())
-
 # `send` waits for its message to be on its way when this many bytes are ahead of it.
 BACKLOG = 4 * 1024 * 1024
 
@@ -68,7 +56,6 @@ _connection_is_active = bind("blip_connection_is_active")
 _connection_is_secure = bind("blip_connection_is_secure")
 _connection_is_incoming = bind("blip_connection_is_incoming")
 _connection_backlog = bind("blip_connection_backlog")
-_connection_counters = bind("blip_connection_counters")
 _connection_http_header = bind("blip_connection_http_header")
 _connection_url = bind("blip_connection_url")
 _connection_protocol = bind("blip_connection_protocol")
@@ -254,6 +241,8 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
             options.set("set_websocket", False)
         if given.get("max_connections") is not None:
             options.set("set_max_connections", given["max_connections"])
+        if given.get("metrics_path") is not None:
+            options.set("set_metrics_path", text(given["metrics_path"]))
         out = c_void_p()
         status = _listener_new(runtime(), options.handle, byref(out))
         if status < 0:
@@ -405,11 +394,9 @@ class BaseConnection:
         check(_connection_backlog(self._handle, byref(out)))
         return out.value
 
-    def counters(self) -> Dict[str, int]:
+    def counters(self) -> Counters:
         """All counters, read together."""
-        values = (c_uint64 * len(COUNTERS))()
-        check(_connection_counters(self._handle, _COUNTER_KINDS, values, len(COUNTERS)))
-        return dict(zip(COUNTERS, values))
+        return of_connection(self._handle)
 
     def _start_close(self, code: int, reason: str) -> None:
         self._ended(_connection_close(self._handle, code, text(reason)))
@@ -553,6 +540,10 @@ class BaseListener:
 
     def __repr__(self) -> str:
         return f"<blip listener at {self.url}>"
+
+    def counters(self) -> Counters:
+        """The sums over all connections that it has accepted, ended ones included."""
+        return of_listener(self._handle)
 
     @property
     def port(self) -> int:

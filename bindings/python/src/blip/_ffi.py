@@ -13,6 +13,7 @@ from ctypes import (
     Structure,
     c_bool,
     c_char_p,
+    c_double,
     c_int,
     c_int32,
     c_int64,
@@ -254,6 +255,18 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_listener_stop": (STATUS, (HANDLE, c_bool, c_int64)),
     "blip_listener_wait_stopped": (STATUS, (HANDLE, c_int64)),
     "blip_listener_error": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_connection_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_listener_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_runtime_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_runtime_metrics_text": (STATUS, (HANDLE, POINTER(HANDLE), POINTER(OutSlice))),
+    "blip_counters_new": (HANDLE, ()),
+    "blip_counters_retain": (HANDLE, (HANDLE,)),
+    "blip_counters_release": (None, (HANDLE,)),
+    "blip_counters_value": (STATUS, (HANDLE, c_int32, POINTER(c_uint64))),
+    "blip_counters_add": (STATUS, (HANDLE, HANDLE)),
+    "blip_counters_percentile": (STATUS, (HANDLE, c_double, POINTER(c_int64))),
+    "blip_counters_bucket": (STATUS, (HANDLE, c_size_t, POINTER(c_uint64), POINTER(c_uint64))),
+    "blip_listener_options_set_metrics_path": (STATUS, (HANDLE, SLICE)),
 }
 
 
@@ -358,6 +371,23 @@ MESSAGE_ERROR = 2
 FLAG_COMPRESSED = 0x08
 FLAG_URGENT = 0x10
 FLAG_NO_REPLY = 0x20
+COUNTER_COMPRESSION_INPUT = 10
+COUNTER_COMPRESSION_OUTPUT = 11
+COUNTER_DECOMPRESSION_INPUT = 12
+COUNTER_DECOMPRESSION_OUTPUT = 13
+COUNTER_ERRORS_SENT = 14
+COUNTER_ERRORS_RECEIVED = 15
+COUNTER_ROUND_TRIPS = 16
+COUNTER_ROUND_TRIP_TIME = 17
+COUNTER_READING_PAUSED_TIME = 18
+COUNTER_SENDING_PAUSED_TIME = 19
+COUNTER_MESSAGES_PAUSED = 20
+COUNTER_MESSAGES_UNFINISHED = 21
+COUNTER_MEMORY = 22
+COUNTER_BACKLOG = 23
+COUNTER_CONNECTIONS = 24
+COUNTER_CONNECTIONS_OPENED = 25
+COUNTER_CONNECTIONS_FAILED = 26
 
 
 _keeping, _releasing, LIBRARY_PATH = load()

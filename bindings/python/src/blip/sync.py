@@ -785,6 +785,7 @@ def serve(
     max_connections: Optional[int] = None,
     blip1: bool = False,
     websocket: bool = True,
+    metrics_path: Optional[str] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
 ) -> Listener:

@@ -1,0 +1,141 @@
+import BLIPProtocol
+import CBLIP
+import Synchronization
+import Transport
+
+extension Connection {
+    // MARK: On the loop
+
+    /// Puts the figures where other threads read them together.
+    func publishCounters(_ session: Session, _ stream: Transport.Stream) {
+        let engine = session.engine
+        let record = session.record
+        let paused = engine.pausedMessages
+        if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
+        var counters = ConnectionCounters()
+        counters.engine = engine.counters
+        counters.bytesSent = stream.bytesSent
+        counters.bytesReceived = stream.bytesReceived
+        counters.errorsSent = record.errorsSent
+        counters.errorsReceived = record.errorsReceived
+        counters.readingPaused = record.readingPaused
+        counters.sendingPaused = record.sendingPaused
+        counters.requestsPending = Self.level(engine.pendingRequests)
+        counters.requestsUnanswered = Self.level(unanswered)
+        counters.messagesQueued = Self.level(engine.queuedMessages)
+        counters.messagesPaused = Self.level(paused)
+        counters.messagesUnfinished = Self.level(engine.unfinishedIncoming)
+        counters.memory = Self.level(engine.heldBytes)
+        counters.backlog = Self.level(backlog.load(ordering: .relaxed))
+        withInfo { _ in
+            record.current = counters
+            context.note(record)
+        }
+    }
+
+    @inline(__always)
+    private static func level(_ number: Int) -> UInt64 { UInt64(max(0, number)) }
+
+    @inline(never)
+    private func sendingDidPause(_ record: CounterRecord, _ isPaused: Bool) {
+        let now = max(1, loop.now)
+        if isPaused {
+            record.sendingPausedSince = now
+        } else {
+            record.sendingPaused &+= now &- record.sendingPausedSince
+            record.sendingPausedSince = 0
+        }
+    }
+
+    /// Reading stops because the program's queue is full, or goes on.
+    func readingDidPause(_ isPaused: Bool) {
+        guard let record = session?.record else { return }
+        let now = max(1, loop.now)
+        if isPaused {
+            record.readingPausedSince = now
+        } else if record.readingPausedSince > 0 {
+            record.readingPaused &+= now &- record.readingPausedSince
+            record.readingPausedSince = 0
+        }
+    }
+
+    /// A request of ours has its response.
+    @inline(__always)
+    func countRoundTrip(of request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
+        let record = session.record
+        if response.kind == .error { record.errorsReceived &+= 1 }
+        if let recorder = record.recorder {
+            recorder.record(loop.now &- request.sentAt)
+        } else {
+            makeRecorder(record).record(loop.now &- request.sentAt)
+        }
+    }
+
+    @inline(never)
+    private func makeRecorder(_ record: CounterRecord) -> RoundTripHistogram {
+        let histogram = RoundTripHistogram()
+        record.recorder = histogram
+        withInfo { _ in record.setHistogram(histogram) }
+        return histogram
+    }
+
+    func countOpening() {
+        let totals = listener?.totals(of: context)
+        withInfo { _ in
+            for totals in [context.totals, totals] {
+                totals?.counters.connections &+= 1
+                totals?.counters.connectionsOpened &+= 1
+            }
+        }
+    }
+
+    /// The connection has ended: its last figures, and no levels.
+    func endCounters(wasIdle: Bool) {
+        if let session, let stream { publishCounters(session, stream) }
+        // Nothing that could let go of the listener may happen under the lock.
+        let totals = listener?.totals(of: context)
+        withInfo { info in
+            if let record = info.record {
+                record.current.clearLevels()
+                context.settle(record)
+            }
+            for totals in [context.totals, totals] {
+                if info.version != 0 {
+                    totals?.counters.connections &-= 1
+                } else if !wasIdle {
+                    totals?.counters.connectionsFailed &+= 1
+                }
+            }
+        }
+    }
+
+    // MARK: From any thread
+
+    /// The figures, all of one moment.
+    public func readCounters() -> ConnectionCounters { readAll().counters }
+
+    public func snapshot() -> CounterSnapshot {
+        let (counters, roundTrips) = readAll()
+        return CounterSnapshot(counters, roundTrips)
+    }
+
+    private func readAll() -> (counters: ConnectionCounters, roundTrips: RoundTrips) {
+        if loop.isCurrent, let session, let stream { publishCounters(session, stream) }
+        // Before BLIP is spoken only the transport has figures, for the loop alone.
+        let early = loop.isCurrent && session == nil ? stream : nil
+        let state = state
+        return withInfo { info in
+            var counters = info.record?.current ?? ConnectionCounters()
+            if let early {
+                counters.bytesSent = early.bytesSent
+                counters.bytesReceived = early.bytesReceived
+            }
+            counters.backlog = backlogBytes
+            let wasOpen = info.version != 0
+            counters.connections = state == BLIP_STATE_OPEN ? 1 : 0
+            counters.connectionsOpened = wasOpen ? 1 : 0
+            counters.connectionsFailed = state == BLIP_STATE_CLOSED && !wasOpen ? 1 : 0
+            return (counters, info.record?.roundTrips ?? RoundTrips())
+        }
+    }
+}
