@@ -240,7 +240,11 @@ extension Connection {
         guard status != BLIP_OK else { return }
         if status == BLIP_DATA_END { settleStreamed(message) }
         // Nothing follows: the callback's context is let go of.
-        if configuration.queue == nil { extras.data = nil }
+        // Taken out first: its release function may look at the message.
+        guard configuration.queue == nil else { return }
+        let old = extras.data
+        extras.data = nil
+        _ = consume old
     }
 
     private func offerDirectly(

@@ -6,6 +6,8 @@ import re
 import urllib.request
 from typing import Dict, List, Tuple
 
+from conftest import run
+
 import blip
 import blip.sync
 
@@ -49,7 +51,7 @@ def parse(text: str) -> Dict[str, List[Tuple[Dict[str, str], float]]]:
     return samples
 
 
-async def test_counters_of_connection_listener_and_process() -> None:
+async def count() -> None:
     before = blip.counters()
     async with blip.serve("127.0.0.1", 0) as listener:
         listener.handler("echo")(lambda request: request.body)
@@ -71,6 +73,10 @@ async def test_counters_of_connection_listener_and_process() -> None:
     assert after["messages_sent"] - before["messages_sent"] == 20
     assert after["connections_opened"] - before["connections_opened"] == 2
     assert blip.Counters().percentile(50) is None
+
+
+def test_counters_of_connection_listener_and_process() -> None:
+    run(count())
 
 
 def test_metrics_text_is_what_prometheus_reads() -> None:
