@@ -2467,10 +2467,10 @@ blip_status blip_connection_counters(
  * @defgroup counters Counters
  *
  * What has happened on a connection, on all connections that a listener has accepted, or on all
- * that a runtime ever had. A snapshot has all figures of one moment; those that count only grow,
- * and what an ended connection has counted stays in the sums. Counting costs nothing that could be
- * felt, so it is always on. Snapshots can be added up, over processes too: their buckets are the
- * same everywhere.
+ * that a runtime ever had. A snapshot has all figures of one moment, the end of a turn of the loop;
+ * round trips alone are counted at once. Figures that count only grow, and what an ended connection
+ * has counted stays in the sums. Counting costs nothing that could be felt, so it is always on.
+ * Snapshots can be added up, over processes too: their buckets are the same everywhere.
  *
  * @{
  */
@@ -2592,6 +2592,7 @@ blip_status blip_counters_value(blip_counters *counters, int32_t counter, uint64
  * @param other What is added.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
  *
+ * Ownership: both stay the caller's.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_counters_add(blip_counters *counters, blip_counters *other);

@@ -131,7 +131,14 @@ extension BLIPMessage {
 
     // MARK: Receiving
 
-    public var isWholeNow: Bool { isIncoming ? isWhole.load(ordering: .acquiring) : true }
+    public var isWholeNow: Bool {
+        guard isIncoming else { return true }
+        // Who has read the end of a streamed body must see that it is whole: its own state tells, behind its lock.
+        if isBodyStreamed.load(ordering: .acquiring), let incoming = existingExtras?.incoming {
+            return incoming.status == BLIP_DATA_END
+        }
+        return isWhole.load(ordering: .acquiring)
+    }
 
     public var bodySize: UInt64 {
         guard isIncoming else { return UInt64(knownSize - properties.count) }
@@ -147,7 +154,7 @@ extension BLIPMessage {
             target.pointee = blip_slice(body.bytes)
             return BLIP_OK
         }
-        guard isWhole.load(ordering: .acquiring) else { return BLIP_ERROR_NOT_COMPLETE }
+        guard isWholeNow else { return BLIP_ERROR_NOT_COMPLETE }
         if let incoming = existingExtras?.incoming, isBodyStreamed.load(ordering: .acquiring) {
             target.pointee = incoming.rest
         } else {

@@ -19,7 +19,7 @@ extension Engine {
         (base + Self.v1HeaderSize).copyMemory(from: payload.utf8Start, byteCount: payload.utf8CodeUnitCount)
         let flags: MessageFlags = [.meta, .noReply]
         writeHeader(base, number, flags.rawValue, Self.farewellSize)
-        state.pointee.framesSent &+= 1
+        state.pointee.counters.framesSent &+= 1
         return Self.farewellSize
     }
 }

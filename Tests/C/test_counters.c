@@ -146,6 +146,7 @@ TEST(an_ended_connection_stays_in_the_sums)
     }
     ask(pair.client, "echo", "hello", false);
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_ROUND_TRIPS, 4, false));
+    CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_MESSAGES_RECEIVED, 4, false));
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_CONNECTIONS, 1, true));
     REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
     CHECK_INT(figure(counters, BLIP_COUNTER_CONNECTIONS_OPENED), 4);
