@@ -185,6 +185,15 @@ typedef struct blip_error blip_error;
 /** Figures of a connection, listener or runtime, all of one moment. Since 1.0. */
 typedef struct blip_counters blip_counters;
 
+/** A bundle of observer, interceptor and handlers, registered as one. Since 1.0. */
+typedef struct blip_module blip_module;
+
+/** Keeps a connection to a URL, with another one whenever it is lost. Since 1.0. */
+typedef struct blip_reconnector blip_reconnector;
+
+/** One open connection for each URL. Since 1.0. */
+typedef struct blip_pool blip_pool;
+
 /**
  * Gives the version of the library that is loaded.
  *
@@ -310,6 +319,9 @@ blip_slice blip_text(const char *text);
 /** The runtime was stopped. Since 1.0. */
 #define BLIP_ERROR_STOPPED (-57)
 
+/** An interceptor dropped the message. Since 1.0. */
+#define BLIP_ERROR_FILTERED (-58)
+
 /** The peer broke the BLIP protocol; the connection ends. Since 1.0. */
 #define BLIP_ERROR_PROTOCOL (-100)
 
@@ -400,6 +412,68 @@ blip_slice blip_text(const char *text);
  *
  * @{
  */
+
+/** Domain of an error: BLIP itself; its codes are BLIP_CODE_BAD_REQUEST and so on. Since 1.0. */
+#define BLIP_DOMAIN_BLIP "BLIP"
+
+/** Domain of an error: codes of the WebSocket close (RFC 6455 §7.4). Since 1.0. */
+#define BLIP_DOMAIN_WEBSOCKET "WebSocket"
+
+/** Domain of an error: HTTP statuses (RFC 9110 §15). Since 1.0. */
+#define BLIP_DOMAIN_HTTP "HTTP"
+
+/** Domain of an error: errno of the operating system. Since 1.0. */
+#define BLIP_DOMAIN_POSIX "POSIX"
+
+/** Domain of an error: verification results and errors of OpenSSL. Since 1.0. */
+#define BLIP_DOMAIN_TLS "TLS"
+
+/** Domain of an error: results of getaddrinfo. Since 1.0. */
+#define BLIP_DOMAIN_DNS "DNS"
+
+/** Code of the domain BLIP: data that cannot be read. Since 1.0. */
+#define BLIP_CODE_BAD_DATA 1
+
+/** Code of the domain BLIP: a frame that breaks the protocol. Since 1.0. */
+#define BLIP_CODE_BAD_FRAME 2
+
+/** Code of the domain BLIP: the connection ended before the response. Since 1.0. */
+#define BLIP_CODE_DISCONNECTED 3
+
+/** Code of the domain BLIP: the peer is not allowed to connect. Since 1.0. */
+#define BLIP_CODE_PEER_NOT_ALLOWED 4
+
+/** Code of the domain BLIP: something else. Since 1.0. */
+#define BLIP_CODE_MISC 99
+
+/** Code of the domain BLIP: the request makes no sense. Since 1.0. */
+#define BLIP_CODE_BAD_REQUEST 400
+
+/** Code of the domain BLIP: the peer may not do this. Since 1.0. */
+#define BLIP_CODE_FORBIDDEN 403
+
+/** Code of the domain BLIP: nobody handles the profile, or there is no such thing. Since 1.0. */
+#define BLIP_CODE_NOT_FOUND 404
+
+/** Code of the domain BLIP: there is no such range. Since 1.0. */
+#define BLIP_CODE_BAD_RANGE 416
+
+/** Code of the domain BLIP: the request's handler failed. Since 1.0. */
+#define BLIP_CODE_HANDLER_FAILED 501
+
+/** Code of the domain BLIP: an error response that gives no code. Since 1.0. */
+#define BLIP_CODE_UNSPECIFIED 599
+
+/**
+ * Says in one English sentence what a code of the domain BLIP means.
+ *
+ * @param code Any integer.
+ * @return A NUL-terminated sentence; never NULL.
+ *
+ * Ownership: the text is the library's and stays for ever.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+const char *blip_code_message(int32_t code);
 
 /**
  * Gives the status that fits the error.
@@ -903,6 +977,18 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_CLOSE_REQUEST 21
 
 /**
+ * Kind of event. An observer with a queue is told something: connection, message, status, value:
+ * BLIP_OBSERVE_OPEN and so on. Since 1.0.
+ */
+#define BLIP_EVENT_OBSERVED 30
+
+/**
+ * Kind of event. A reconnector's state has changed: status, value: BLIP_RECONNECTOR_OPEN and so on.
+ * Since 1.0.
+ */
+#define BLIP_EVENT_RECONNECTOR 31
+
+/**
  * Tells what has happened.
  *
  * A kind that the program does not know is to be released unread.
@@ -1253,6 +1339,68 @@ typedef void (*blip_accept_fn)(blip_listener *listener, blip_connection *connect
  */
 typedef void (*blip_stopped_fn)(blip_listener *listener, blip_status status, void *context);
 
+/**
+ * Tells an observer what a connection does.
+ *
+ * @param connection The connection.
+ * @param what BLIP_OBSERVE_OPEN and so on, one of those that the observer wants.
+ * @param message The message that it is about, or NULL.
+ * @param status BLIP_OK, or what the event says.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_observe_fn)(
+    blip_connection *connection, uint32_t what, blip_message *message, blip_status status,
+    void *context);
+
+/**
+ * Looks at a message on its way, may change it, and says whether it goes on.
+ *
+ * Always called on the loop thread, one message at a time, in the order in which they are sent or
+ * handled; it must not wait. Until it returns, the setters of properties, Content-Type, Profile and
+ * the body (blip_message_set_body and those of text and JSON) work on the message, on this thread;
+ * of one to be sent also those of its flags, except BLIP_FLAG_NO_REPLY. A body that is streamed or
+ * has parts other than copied bytes cannot be replaced. A request of the peer may be answered here.
+ *
+ * @param connection The connection.
+ * @param message The message: see blip_message_is_mine and blip_message_type.
+ * @param context What was given with the function.
+ * @return BLIP_OK: it goes on, to the next interceptor; anything else: it is dropped.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef blip_status (*blip_intercept_fn)(
+    blip_connection *connection, blip_message *message, void *context);
+
+/**
+ * Runs on the loop thread of a connection.
+ *
+ * @param connection The connection.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_perform_fn)(blip_connection *connection, void *context);
+
+/**
+ * Tells that the state of a reconnector has changed.
+ *
+ * @param reconnector The reconnector.
+ * @param state BLIP_RECONNECTOR_CONNECTING and so on; none comes after BLIP_RECONNECTOR_STOPPED.
+ * @param status Of BLIP_RECONNECTOR_WAITING and BLIP_RECONNECTOR_STOPPED: how the last connection
+ *     ended; else BLIP_OK.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_reconnect_fn)(
+    blip_reconnector *reconnector, int32_t state, blip_status status, void *context);
+
 /** @} */
 
 /**
@@ -1411,6 +1559,23 @@ blip_status blip_connection_options_set_close_timeout(
  */
 blip_status blip_connection_options_set_ping(
     blip_connection_options *options, int64_t interval, uint32_t missed);
+
+/**
+ * Sets whether pings are left out while something comes from the peer.
+ *
+ * By default a ping goes out every interval. With true, only after an interval in which nothing was
+ * received: fewer bytes, the same certainty about a peer that is gone.
+ *
+ * Source: RFC 6455 §5.5.2.
+ *
+ * @param options The options.
+ * @param only_idle Whether to ping silent peers alone.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_ping_only_idle(
+    blip_connection_options *options, bool only_idle);
 
 /**
  * Sets the size of the largest BLIP frame to send, header and checksum included.
@@ -2360,6 +2525,28 @@ blip_status blip_connection_backlog(blip_connection *connection, uint64_t *bytes
  */
 blip_status blip_connection_ping(
     blip_connection *connection, int64_t timeout, blip_pong_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Runs a function on the loop thread of the connection, later.
+ *
+ * It runs there also if the connection has a queue, between other callbacks, with what belongs to
+ * this connection at rest. If the connection ends first, only release_context is called.
+ *
+ * @param connection The connection.
+ * @param fn The function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL;
+ *     BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_perform(
+    blip_connection *connection, blip_perform_fn fn, void *context,
     void (*release_context)(void *));
 
 /** A figure of a connection: messages whose last frame was sent. Since 1.0. */
@@ -3808,6 +3995,23 @@ blip_status blip_listener_options_set_ping(
     blip_listener_options *options, int64_t interval, uint32_t missed);
 
 /**
+ * Sets whether pings are left out while something comes from the peer.
+ *
+ * By default a ping goes out every interval. With true, only after an interval in which nothing was
+ * received: fewer bytes, the same certainty about a peer that is gone.
+ *
+ * Source: RFC 6455 §5.5.2.
+ *
+ * @param options The options.
+ * @param only_idle Whether to ping silent peers alone.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_ping_only_idle(
+    blip_listener_options *options, bool only_idle);
+
+/**
  * Sets the size of the largest BLIP frame to send, header and checksum included.
  *
  * Default 16,384. Deployed peers refuse more than 32,768.
@@ -4233,6 +4437,846 @@ blip_status blip_listener_wait_stopped(blip_listener *listener, int64_t timeout)
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_listener_error(blip_listener *listener, blip_error **error);
+
+/** @} */
+
+/**
+ * @defgroup modules Modules
+ *
+ * A module is a bundle that is registered as one: an observer, which is told what a connection
+ * does; an interceptor, which may change or drop messages; handlers of profiles. Fill it in, then
+ * register it with a connection, or with a listener, a runtime, a reconnector or a pool: it is
+ * part of each of their connections then. Any number of modules may be registered, and one module
+ * with any number of objects. Their order is that of registration, those of a runtime first, then
+ * of a listener, reconnector or pool, then of the connection. The connection's own handlers go
+ * before those of modules, and the default handler behind them.
+ *
+ * What an interceptor drops is accounted for: a request of ours completes with
+ * BLIP_ERROR_FILTERED; one of the peer's that wants a reply, and was not answered or deferred by
+ * the interceptor, is answered with the error BLIP/403; instead of a response of ours BLIP/403 is
+ * sent; and without a response of the peer's our request completes with BLIP_ERROR_FILTERED. While
+ * interceptors look at what is sent, the program must not read properties or body of a message it
+ * has sent before that has completed or was sent. A request that a reconnector carries from one
+ * connection to the next is seen once.
+ *
+ * @{
+ */
+
+/**
+ * What an observer is told: an outgoing connection begins: its name is looked up next.
+ * Since 1.0.
+ */
+#define BLIP_OBSERVE_WILL_CONNECT 0x0001u
+
+/** What an observer is told: the socket is connected, or was accepted. Since 1.0. */
+#define BLIP_OBSERVE_CONNECTED 0x0002u
+
+/** What an observer is told: the TLS handshake begins. Since 1.0. */
+#define BLIP_OBSERVE_WILL_SECURE 0x0004u
+
+/** What an observer is told: the TLS handshake is done. Since 1.0. */
+#define BLIP_OBSERVE_SECURED 0x0008u
+
+/**
+ * What an observer is told: the HTTP request that opens the connection goes out, or has come;
+ * with it whoever has to says who he is. Since 1.0.
+ */
+#define BLIP_OBSERVE_WILL_AUTHENTICATE 0x0010u
+
+/** What an observer is told: the server, or on the server the program, has agreed. Since 1.0. */
+#define BLIP_OBSERVE_AUTHENTICATED 0x0020u
+
+/** What an observer is told: messages come and go. Since 1.0. */
+#define BLIP_OBSERVE_OPEN 0x0040u
+
+/** What an observer is told: it took too long to open; status BLIP_ERROR_TIMEOUT. Since 1.0. */
+#define BLIP_OBSERVE_CONNECT_TIMED_OUT 0x0080u
+
+/**
+ * What an observer is told: somebody wants it to end; status BLIP_OK: this side,
+ * BLIP_ERROR_PEER_CLOSED: the peer, other: why. Since 1.0.
+ */
+#define BLIP_OBSERVE_WILL_CLOSE 0x0100u
+
+/**
+ * What an observer is told: the connection has ended, with the status of blip_close_fn; the last
+ * that an observer is told of it. Since 1.0.
+ */
+#define BLIP_OBSERVE_CLOSED 0x0200u
+
+/** What an observer is told: a message was handed to the operating system. Since 1.0. */
+#define BLIP_OBSERVE_SENT 0x0400u
+
+/**
+ * What an observer is told: a message will not be sent, or not to its end; status: why.
+ * Since 1.0.
+ */
+#define BLIP_OBSERVE_NOT_SENT 0x0800u
+
+/**
+ * What an observer is told: a request has come: whole, or for a streaming handler its
+ * properties. Since 1.0.
+ */
+#define BLIP_OBSERVE_REQUEST 0x1000u
+
+/**
+ * What an observer is told: a response or error response has come, whole or its properties.
+ * Since 1.0.
+ */
+#define BLIP_OBSERVE_RESPONSE 0x2000u
+
+/** What an observer is told: an interceptor has dropped a message. Since 1.0. */
+#define BLIP_OBSERVE_FILTERED 0x4000u
+
+/** What an observer is told: everything, also what later versions add. Since 1.0. */
+#define BLIP_OBSERVE_ALL 0xffffffffu
+
+/** Interceptors: messages that this side sends. Since 1.0. */
+#define BLIP_INTERCEPT_SEND 1u
+
+/** Interceptors: messages that the peer has sent. Since 1.0. */
+#define BLIP_INTERCEPT_RECEIVE 2u
+
+/**
+ * Makes a module that does nothing yet.
+ *
+ * @param name What the program calls it; may be empty.
+ * @param module Receives the module.
+ * @return BLIP_OK; BLIP_ERROR_ARGUMENT: module is NULL; BLIP_ERROR_TEXT; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: name is borrowed for the call. The module is the caller's: blip_module_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_module_new(blip_slice name, blip_module **module);
+
+/**
+ * Takes one more reference.
+ *
+ * @param module The module.
+ * @return module, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_module_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_module *blip_module_retain(blip_module *module);
+
+/**
+ * Gives a reference back.
+ *
+ * A module that is registered stays so. Its contexts are released when nothing refers to it and no
+ * call is under way.
+ *
+ * @param module The module.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_module_release(blip_module *module);
+
+/**
+ * Gives the name of a module.
+ *
+ * @param module The module.
+ * @param name Receives the name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: name is NULL.
+ *
+ * Ownership: name: it lies in the module: valid while the module lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_module_name(blip_module *module, blip_slice *name);
+
+/**
+ * Sets what a module observes, and who is told.
+ *
+ * Before the module is registered. Without a queue fn runs on the loop threads, also of connections
+ * that have a queue. With one, each thing becomes an event (BLIP_EVENT_OBSERVED) in this queue,
+ * which runs fn where it is dispatched.
+ *
+ * @param module The module.
+ * @param what BLIP_OBSERVE_OPEN and so on, put together; unknown ones are never told.
+ * @param queue The queue; NULL: none.
+ * @param fn The function; may be NULL with a queue that is read by blip_queue_next.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn and queue are
+ *     NULL; BLIP_ERROR_STATE: it is registered already.
+ *
+ * Ownership: the module keeps the queue alive. context is lent until release_context is called,
+ * which happens at once if the call fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_module_set_observer(
+    blip_module *module, uint32_t what, blip_queue *queue, blip_observe_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who may change or drop messages.
+ *
+ * Before the module is registered.
+ *
+ * @param module The module.
+ * @param which BLIP_INTERCEPT_SEND, BLIP_INTERCEPT_RECEIVE, or both.
+ * @param fn The function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL, or which
+ *     is none of these; BLIP_ERROR_STATE: it is registered already.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_module_set_interceptor(
+    blip_module *module, uint32_t which, blip_intercept_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who handles requests of a profile that the connection has no own handler for.
+ *
+ * Before the module is registered. Of several modules the first one that has a handler counts. It
+ * runs where the handlers of the connection do.
+ *
+ * @param module The module.
+ * @param profile The text of the property Profile that is to be handled.
+ * @param flags 0 or BLIP_HANDLER_STREAM.
+ * @param fn The function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL, or an
+ *     unknown flag; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it is registered already.
+ *
+ * Ownership: profile is borrowed for the call. context is lent until release_context is called,
+ * which happens at once if the call fails.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_module_set_handler(
+    blip_module *module, blip_slice profile, uint32_t flags, blip_request_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Registers a module with a connection.
+ *
+ * It is told what happens from now on.
+ *
+ * @param connection The connection.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is registered there
+ *     already; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Ownership: the connection keeps the module alive until it is removed or everything has ended.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_add_module(blip_connection *connection, blip_module *module);
+
+/**
+ * Takes a module off a connection.
+ *
+ * No call of it begins once this has returned, except that another thread may just be about to make
+ * one: when the module's release functions have run, none is under way. May be called inside its
+ * callbacks. A module that a listener or runtime has registered is taken off this connection alone.
+ *
+ * @param connection The connection.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_NOT_FOUND: it is not registered
+ *     there; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Ownership: the connection lets go of the module.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_remove_module(blip_connection *connection, blip_module *module);
+
+/**
+ * Gives a module that is registered with a connection, by its place.
+ *
+ * With those of its listener and runtime.
+ *
+ * @param connection The connection.
+ * @param index The place, from 0.
+ * @param module Receives the module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: module is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below their number.
+ *
+ * Ownership: the module is the caller's: blip_module_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_module_at(
+    blip_connection *connection, size_t index, blip_module **module);
+
+/**
+ * Registers a module with all connections of a listener.
+ *
+ * Those that exist are included.
+ *
+ * @param listener The listener.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is registered there
+ *     already.
+ *
+ * Ownership: the listener keeps the module alive until it is removed or everything has ended.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_add_module(blip_listener *listener, blip_module *module);
+
+/**
+ * Takes a module off all connections of a listener.
+ *
+ * No call of it begins once this has returned, except that another thread may just be about to make
+ * one: when the module's release functions have run, none is under way. May be called inside its
+ * callbacks.
+ *
+ * @param listener The listener.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_NOT_FOUND: it is not registered
+ *     there.
+ *
+ * Ownership: the listener lets go of the module.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_remove_module(blip_listener *listener, blip_module *module);
+
+/**
+ * Gives a module that is registered with all connections of a listener, by its place.
+ *
+ * @param listener The listener.
+ * @param index The place, from 0.
+ * @param module Receives the module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: module is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below their number.
+ *
+ * Ownership: the module is the caller's: blip_module_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_module_at(
+    blip_listener *listener, size_t index, blip_module **module);
+
+/**
+ * Registers a module with all connections of a runtime.
+ *
+ * Those that exist are included, outgoing and accepted ones.
+ *
+ * @param runtime The runtime.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is registered there
+ *     already; BLIP_ERROR_STOPPED: the runtime was stopped.
+ *
+ * Ownership: the runtime keeps the module alive until it is removed or everything has ended.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_add_module(blip_runtime *runtime, blip_module *module);
+
+/**
+ * Takes a module off all connections of a runtime.
+ *
+ * No call of it begins once this has returned, except that another thread may just be about to make
+ * one: when the module's release functions have run, none is under way. May be called inside its
+ * callbacks.
+ *
+ * @param runtime The runtime.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_NOT_FOUND: it is not registered
+ *     there.
+ *
+ * Ownership: the runtime lets go of the module.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_remove_module(blip_runtime *runtime, blip_module *module);
+
+/**
+ * Gives a module that is registered with all connections of a runtime, by its place.
+ *
+ * @param runtime The runtime.
+ * @param index The place, from 0.
+ * @param module Receives the module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: module is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below their number.
+ *
+ * Ownership: the module is the caller's: blip_module_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_module_at(
+    blip_runtime *runtime, size_t index, blip_module **module);
+
+/** @} */
+
+/**
+ * @defgroup reconnectors Reconnectors
+ *
+ * A connection has one life; a reconnector makes another whenever one has ended, whoever ended it.
+ * Register modules with it for handlers, observers and interceptors: each connection begins with
+ * them. Send through it, or through the connection of the moment. Between two tries it waits for a
+ * random part (full jitter) of a time that grows with each failure in a row; after a connection
+ * that was open for long enough it begins anew. What another try cannot make better ends it: a
+ * certificate that is not trusted, files that cannot be used, a subprotocol that was not agreed
+ * on, an HTTP status from 300 to 499 but 408, 425 and 429, a close of the peer with 1002, 1003 or
+ * 1007 to 1010.
+ *
+ * @{
+ */
+
+/** State of a reconnector: not started. Since 1.0. */
+#define BLIP_RECONNECTOR_NEW 0
+
+/** State of a reconnector: a connection is being opened. Since 1.0. */
+#define BLIP_RECONNECTOR_CONNECTING 1
+
+/** State of a reconnector: its connection is open. Since 1.0. */
+#define BLIP_RECONNECTOR_OPEN 2
+
+/** State of a reconnector: a try has failed or a connection has ended; it waits. Since 1.0. */
+#define BLIP_RECONNECTOR_WAITING 3
+
+/** State of a reconnector: it was stopped, or has given up; the last one. Since 1.0. */
+#define BLIP_RECONNECTOR_STOPPED 4
+
+/**
+ * Makes a reconnector; it does not connect yet.
+ *
+ * All of its connections live on one loop.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param url The URL, as for blip_connection_new.
+ * @param options Options of each connection, copied; NULL: the defaults.
+ * @param reconnector Receives the reconnector.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: reconnector is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_STOPPED: the runtime was stopped;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call. The reconnector is the caller's:
+ * blip_reconnector_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_new(
+    blip_runtime *runtime, blip_slice url, blip_connection_options *options,
+    blip_reconnector **reconnector);
+
+/**
+ * Takes one more reference.
+ *
+ * @param reconnector The reconnector.
+ * @return reconnector, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_reconnector_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_reconnector *blip_reconnector_retain(blip_reconnector *reconnector);
+
+/**
+ * Gives a reference back; the last one stops it.
+ *
+ * As blip_reconnector_stop with 0; callbacks and completions still come.
+ *
+ * @param reconnector The reconnector.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_reconnector_release(blip_reconnector *reconnector);
+
+/**
+ * Sets how long it waits between tries.
+ *
+ * Defaults 500, 30,000 and 200. Before try n+1 it waits for a random time up to initial ·
+ * (growth/100)^(n−1), at most maximum.
+ *
+ * @param reconnector The reconnector.
+ * @param initial The longest wait behind the first failure, in milliseconds.
+ * @param maximum The longest of all, in milliseconds.
+ * @param growth Hundredths by which it grows: 200 doubles it; 100 to 1000.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a negative time,
+ *     maximum below initial, or growth out of its range; BLIP_ERROR_STATE: it was started.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_backoff(
+    blip_reconnector *reconnector, int64_t initial, int64_t maximum, uint32_t growth);
+
+/**
+ * Sets how many tries in a row may fail before it gives up.
+ *
+ * Default 0.
+ *
+ * @param reconnector The reconnector.
+ * @param attempts The number; 0: any number.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_attempts(blip_reconnector *reconnector, uint32_t attempts);
+
+/**
+ * Sets how long a connection has to be open for the count of failures to begin anew.
+ *
+ * Default 10,000.
+ *
+ * @param reconnector The reconnector.
+ * @param milliseconds The time in milliseconds; -1: the count never begins anew.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1;
+ *     BLIP_ERROR_STATE: it was started.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_stable_time(
+    blip_reconnector *reconnector, int64_t milliseconds);
+
+/**
+ * Sets whether requests of which nothing was sent are carried over to the next connection.
+ *
+ * Default false: they complete with what ended their connection, and while it waits none are
+ * accepted. With true, requests are accepted at any time and wait for an open connection, for as
+ * long as their own timeouts allow. A request of which a part has left is never sent again, because
+ * the peer may have handled it: it completes with what ended its connection.
+ *
+ * @param reconnector The reconnector.
+ * @param carry_over Whether to.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_carry_over(blip_reconnector *reconnector, bool carry_over);
+
+/**
+ * Sets whether it goes on trying after failures that cannot get better by themselves.
+ *
+ * Default false. Useful where somebody may mend the server meanwhile.
+ *
+ * @param reconnector The reconnector.
+ * @param persistent Whether to.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_persistent(blip_reconnector *reconnector, bool persistent);
+
+/**
+ * Sets who is told of changes of the state.
+ *
+ * Takes the place of the one before. With a queue of the options or the runtime it becomes an
+ * event.
+ *
+ * @param reconnector The reconnector.
+ * @param fn The function; NULL: none, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: it has stopped.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_set_callback(
+    blip_reconnector *reconnector, blip_reconnect_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Registers a module with the connection of the moment and all later ones.
+ *
+ * @param reconnector The reconnector.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is registered there
+ *     already; BLIP_ERROR_CLOSED: it has stopped.
+ *
+ * Ownership: the reconnector keeps the module alive until it is removed or the end.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_add_module(blip_reconnector *reconnector, blip_module *module);
+
+/**
+ * Takes a module off, as blip_connection_remove_module does.
+ *
+ * @param reconnector The reconnector.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_NOT_FOUND: it is not registered
+ *     there.
+ *
+ * Ownership: the reconnector lets go of the module.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_remove_module(
+    blip_reconnector *reconnector, blip_module *module);
+
+/**
+ * Begins to connect.
+ *
+ * @param reconnector The reconnector.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started before;
+ *     BLIP_ERROR_CLOSED: it has stopped; BLIP_ERROR_STOPPED: the runtime was stopped.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_start(blip_reconnector *reconnector);
+
+/**
+ * Ends for ever; BLIP_RECONNECTOR_STOPPED follows once the connection has ended.
+ *
+ * Requests that wait complete with BLIP_ERROR_CLOSED. Does not wait itself.
+ *
+ * @param reconnector The reconnector.
+ * @param timeout How long an open connection may take to finish what is under way, in milliseconds,
+ *     as blip_connection_close_gracefully; 0: not at all; -1: as long as it takes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_stop(blip_reconnector *reconnector, int64_t timeout);
+
+/**
+ * Tries now if it waits, and counts failures anew.
+ *
+ * For programs that are told when the network is back. Otherwise nothing changes.
+ *
+ * @param reconnector The reconnector.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: it has stopped.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_wake(blip_reconnector *reconnector);
+
+/**
+ * Waits until a connection is open; starts if that was not done.
+ *
+ * @param reconnector The reconnector.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_TIMEOUT; BLIP_ERROR_WOULD_DEADLOCK; BLIP_ERROR_CLOSED: it was stopped;
+ *     BLIP_ERROR_STOPPED; or why it has given up, as blip_connection_wait_open lists.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_reconnector_wait_open(blip_reconnector *reconnector, int64_t timeout);
+
+/**
+ * Gives the state.
+ *
+ * @param reconnector The reconnector.
+ * @param state Receives BLIP_RECONNECTOR_NEW and so on.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: state is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_state(blip_reconnector *reconnector, int32_t *state);
+
+/**
+ * Gives the time until the next try.
+ *
+ * @param reconnector The reconnector.
+ * @param milliseconds Receives the time in milliseconds.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: milliseconds is NULL;
+ *     BLIP_ERROR_NOT_FOUND: none is due.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_delay(blip_reconnector *reconnector, int64_t *milliseconds);
+
+/**
+ * Gives why the last connection has ended or could not open.
+ *
+ * @param reconnector The reconnector.
+ * @param error Receives the error.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: error is NULL;
+ *     BLIP_ERROR_NOT_FOUND: nothing went wrong, or not yet.
+ *
+ * Ownership: the error is the caller's: blip_error_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_error(blip_reconnector *reconnector, blip_error **error);
+
+/**
+ * Gives the connection of the moment, which may be connecting, open or closing.
+ *
+ * @param reconnector The reconnector.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there is none now.
+ *
+ * Ownership: the connection is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_connection(
+    blip_reconnector *reconnector, blip_connection **connection);
+
+/**
+ * Sends a request; fn tells how it ends, exactly once.
+ *
+ * As blip_connection_send. The connection that fn is given may have ended, and is NULL if the
+ * request was never on one.
+ *
+ * @param reconnector The reconnector.
+ * @param request A request made by blip_request_new or blip_message_copy.
+ * @param fn Told the end; NULL: nobody is.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of this
+ *     side; BLIP_ERROR_CLOSED: it has stopped; BLIP_ERROR_STATE: it waits, and does not carry over;
+ *     BLIP_ERROR_IMMUTABLE: it was sent before; BLIP_ERROR_LIMIT.
+ *
+ * Ownership: the library keeps what it needs of request; the handle stays the caller's. context is
+ * lent until release_context is called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_reconnector_send(
+    blip_reconnector *reconnector, blip_message *request, blip_response_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sends a request and waits for its response.
+ *
+ * As blip_connection_request; does not start.
+ *
+ * @param reconnector The reconnector.
+ * @param request A request made by blip_request_new or blip_message_copy.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @param response Receives the response.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1; or
+ *     not a request of this side; or response is NULL; BLIP_ERROR_CLOSED; BLIP_ERROR_STATE;
+ *     BLIP_ERROR_IMMUTABLE; BLIP_ERROR_NO_REPLY; BLIP_ERROR_LIMIT; BLIP_ERROR_WOULD_DEADLOCK;
+ *     BLIP_ERROR_TIMEOUT; or what blip_response_fn lists.
+ *
+ * Ownership: request stays the caller's. response is the caller's: blip_message_release.
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_reconnector_request(
+    blip_reconnector *reconnector, blip_message *request, int64_t timeout,
+    blip_message **response);
+
+/** @} */
+
+/**
+ * @defgroup pools Pools
+ *
+ * A pool keeps one connection for each URL, so that parts of a program that talk to the same server
+ * share one. URLs are the same if their normal forms are and the same user logs in.
+ *
+ * @{
+ */
+
+/**
+ * Makes an empty pool.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param options Options of its connections, copied; NULL: the defaults.
+ * @param pool Receives the pool.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: pool is NULL;
+ *     BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: the pool is the caller's: blip_pool_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_new(
+    blip_runtime *runtime, blip_connection_options *options, blip_pool **pool);
+
+/**
+ * Takes one more reference.
+ *
+ * @param pool The pool.
+ * @return pool, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_pool_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_pool *blip_pool_retain(blip_pool *pool);
+
+/**
+ * Gives a reference back; the last one closes its connections with 1001.
+ *
+ * @param pool The pool.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_pool_release(blip_pool *pool);
+
+/**
+ * Registers a module with the connections that the pool makes from now on.
+ *
+ * @param pool The pool.
+ * @param module The module.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is registered there
+ *     already.
+ *
+ * Ownership: the pool keeps the module alive.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_add_module(blip_pool *pool, blip_module *module);
+
+/**
+ * Sets when connections that nobody uses are closed.
+ *
+ * Closed with 1000 are those that were open for so long without a message, with nothing under way
+ * and no reference but the pool's. Default 0.
+ *
+ * @param pool The pool.
+ * @param milliseconds The time in milliseconds; 0 or -1: never.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_set_idle_timeout(blip_pool *pool, int64_t milliseconds);
+
+/**
+ * Gives the connection to a URL: the one that there is, or a new one that connects.
+ *
+ * One that is closing counts as gone. The pool keeps it until it ends.
+ *
+ * @param pool The pool.
+ * @param url The URL, as for blip_connection_new.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_STOPPED: the runtime was stopped;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call. The connection is the caller's: blip_connection_release;
+ * the pool's own reference keeps it open.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_connection(
+    blip_pool *pool, blip_slice url, blip_connection **connection);
+
+/**
+ * Gives the connection to a URL if the pool has one.
+ *
+ * @param pool The pool.
+ * @param url The URL.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_NOT_FOUND.
+ *
+ * Ownership: url is borrowed for the call. The connection is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_existing_connection(
+    blip_pool *pool, blip_slice url, blip_connection **connection);
+
+/**
+ * Gives the number of connections that are not closing.
+ *
+ * @param pool The pool.
+ * @param count Receives the number.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_count(blip_pool *pool, size_t *count);
+
+/**
+ * Closes all connections, each as blip_connection_close does.
+ *
+ * The pool can be used again.
+ *
+ * @param pool The pool.
+ * @param code The WebSocket code.
+ * @param reason A text for the peer, at most 123 bytes; may be empty.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a code that may not
+ *     be sent, or a reason above 123 bytes; BLIP_ERROR_TEXT.
+ *
+ * Ownership: reason is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_pool_close_all(blip_pool *pool, uint16_t code, blip_slice reason);
 
 /** @} */
 

@@ -9,13 +9,28 @@ extension BLIPMessage {
     /// Replaces the body by a copy of `slice`.
     @inline(__always)
     public func setBody(_ slice: blip_slice) -> blip_status {
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFrozen else { return setInterceptedBody(slice) }
         guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
         return withDetached(bytes, from: body) { bytes in
             body.removeAll(keepingCapacity: 4096)
             if !sources.isEmpty { sources = [] }
             return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
         }
+    }
+
+    /// Replaces the body of a message that an interceptor looks at, if it is in memory as a whole.
+    private func setInterceptedBody(_ slice: blip_slice) -> blip_status {
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
+        guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
+        guard isIncoming else {
+            guard sources.isEmpty else { return BLIP_ERROR_IMMUTABLE }
+            return withDetached(bytes, from: body) { bytes in
+                body.removeAll(keepingCapacity: 4096)
+                return body.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
+            }
+        }
+        guard isComplete, !isBodyStreamed.load(ordering: .relaxed) else { return BLIP_ERROR_IMMUTABLE }
+        return replaceIncomingBody(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES
     }
 
     public func appendBody(_ slice: blip_slice) -> blip_status {
@@ -54,8 +69,8 @@ extension BLIPMessage {
 
     /// A pulled body has bytes again; any thread.
     public func resumeBody() -> blip_status {
-        guard let connection, isFrozen else { return BLIP_ERROR_STATE }
-        connection.resume(self)
+        guard isFrozen, connection != nil || existingExtras?.carrier != nil else { return BLIP_ERROR_STATE }
+        place?.resume(self)
         return BLIP_OK
     }
 
@@ -75,7 +90,7 @@ extension BLIPMessage {
         guard let bytes = slice.bytes else { return BLIP_ERROR_ARGUMENT }
         if isFrozen, sentStatus.load(ordering: .acquiring) != Self.unknown { return BLIP_ERROR_CLOSED }
         let (status, resume) = source.push(bytes, isLast: isLast)
-        if resume { connection?.resume(self) }
+        if resume { place?.resume(self) }
         return status
     }
 
@@ -117,14 +132,18 @@ extension BLIPMessage {
 
     public func waitSent(timeout: Int64) -> blip_status {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
-        guard !isIncoming, let connection, isFrozen else { return BLIP_ERROR_STATE }
+        let carrier = existingExtras?.carrier
+        guard !isIncoming, isFrozen, let context = carrier?.context ?? connection?.context else {
+            return BLIP_ERROR_STATE
+        }
         let waiter = Waiter()
         extras.shared.withLock { $0.sentWaiters.append(waiter) }
         // It may have been sent, or given up, without having seen the waiter.
         let known = sentStatus.load(ordering: .acquiring)
         if known != Self.unknown { return known }
-        connection.noteWaiter(of: self)
-        if let result = waiter.wait(timeout, in: connection.context) { return result.status }
+        // A carried request has its extras from the start, and is watched therefore.
+        if carrier == nil { connection?.noteWaiter(of: self) }
+        if let result = waiter.wait(timeout, in: context) { return result.status }
         extras.shared.withLock { $0.sentWaiters.removeAll { $0 === waiter } }
         return BLIP_ERROR_TIMEOUT
     }

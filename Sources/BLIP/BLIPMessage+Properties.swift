@@ -9,7 +9,11 @@ extension BLIPMessage {
     private static var knownFlags: UInt32 { BLIP_FLAG_COMPRESSED | BLIP_FLAG_URGENT | BLIP_FLAG_NO_REPLY }
 
     public func setFlags(_ flags: UInt32) -> blip_status {
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
+        // Who waits for what follows from these has begun already.
+        guard !isFrozen || (!isIncoming && (flags ^ publicFlags) & BLIP_FLAG_NO_REPLY == 0) else {
+            return BLIP_ERROR_IMMUTABLE
+        }
         guard flags & ~Self.knownFlags == 0, kind == .request || flags & BLIP_FLAG_NO_REPLY == 0 else {
             return BLIP_ERROR_ARGUMENT
         }
@@ -31,7 +35,8 @@ extension BLIPMessage {
     }
 
     public func set(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> blip_status {
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
+        guard !isIncoming || pinProperties() else { return BLIP_ERROR_RESOURCES }
         return withDetached(key, from: properties) { key in
             withDetached(value, from: properties) { setProperty(key, $0) ? BLIP_OK : BLIP_ERROR_RESOURCES }
         }
@@ -40,7 +45,8 @@ extension BLIPMessage {
     /// Sets a property; an empty value removes it.
     private func set(_ key: StaticString, orRemove value: UnsafeRawBufferPointer) -> blip_status {
         guard value.isEmpty else { return set(key.bytes, value) }
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
+        guard !isIncoming || pinProperties() else { return BLIP_ERROR_RESOURCES }
         removeProperty(key.bytes)
         return BLIP_OK
     }
@@ -49,7 +55,8 @@ extension BLIPMessage {
     public func setContentType(_ type: UnsafeRawBufferPointer) -> blip_status { set("Content-Type", orRemove: type) }
 
     public func remove(_ key: UnsafeRawBufferPointer) -> blip_status {
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
+        guard !isIncoming || pinProperties() else { return BLIP_ERROR_RESOURCES }
         return withDetached(key, from: properties) { removeProperty($0) ? BLIP_OK : BLIP_ERROR_NOT_FOUND }
     }
 
@@ -58,7 +65,7 @@ extension BLIPMessage {
 
     /// Replaces all properties. A key may occur once.
     public func setEncoded(_ encoded: blip_slice) -> blip_status {
-        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard !isFixed else { return BLIP_ERROR_IMMUTABLE }
         guard let bytes = encoded.bytes else { return BLIP_ERROR_ARGUMENT }
         var texts: [Range<Int>] = []
         var start = 0
@@ -71,6 +78,7 @@ extension BLIPMessage {
         // Few keys are compared in place; many are sorted first, so that no input costs more than that.
         let keys = stride(from: 0, to: texts.count, by: 2).map { UnsafeRawBufferPointer(rebasing: bytes[texts[$0]]) }
         guard Self.areDistinct(keys) else { return BLIP_ERROR_ARGUMENT }
+        guard !isIncoming || pinProperties() else { return BLIP_ERROR_RESOURCES }
         return withDetached(bytes, from: properties) { bytes in
             properties.removeAll(keepingCapacity: 4096)
             return properties.append(bytes) ? BLIP_OK : BLIP_ERROR_RESOURCES

@@ -16,6 +16,11 @@ extension BLIPMessage {
     /// Ends the request now; any thread. What is already complete stays so.
     public func cancel() -> blip_status {
         guard kind == .request, !isIncoming else { return BLIP_ERROR_ARGUMENT }
+        if let carrier = existingExtras?.carrier, isFrozen {
+            isCancelled.store(true, ordering: .releasing)
+            carrier.postAbandon(self, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))
+            return BLIP_OK
+        }
         guard let connection, isFrozen else { return BLIP_ERROR_STATE }
         isCancelled.store(true, ordering: .releasing)
         // Posted even from the loop: a completion never runs inside the call that causes it.

@@ -1,6 +1,7 @@
 import BLIPProtocol
 import CBLIP
 import Synchronization
+import Transport
 
 /// A message as the program knows it: the engine's message with a handle, its connection and its callbacks.
 ///
@@ -40,6 +41,8 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     var hasCompleted = false
     /// The loop knows of it.
     var isAccepted = false
+    /// Interceptors have seen it.
+    var isFiltered = false
     /// Bytes that were added to the connection's backlog for it.
     var countedBytes = 0
     /// Of a request of ours: when it was handed to the engine, by the loop's clock.
@@ -75,6 +78,7 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         sentStatus.store(Self.unknown, ordering: .relaxed)
         isCancelled.store(false, ordering: .relaxed)
         isAccepted = false
+        isFiltered = false
         isWhole.store(false, ordering: .relaxed)
         isBodyStreamed.store(false, ordering: .relaxed)
         hasCompleted = false
@@ -102,17 +106,33 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     }
 
     public var isFrozen: Bool { frozen.load(ordering: .acquiring) }
+
+    /// Cannot be changed: sent or received, and no interceptor looks at it on this thread.
+    @inline(__always)
+    public var isFixed: Bool { isFrozen && !LoopContext.isIntercepted(self) }
     public var wantsReply: Bool { kind == .request && !flags.contains(.noReply) }
 
     public func handleDidEnd() {
         guard isIncoming else {
-            if let pushed = existingExtras?.pushed, pushed.abandon(), isFrozen { connection?.resume(self) }
+            if let pushed = existingExtras?.pushed, pushed.abandon(), isFrozen { place?.bodyWasAbandoned(self) }
             return
         }
         if kind == .request, reply.load(ordering: .acquiring) == ReplyState.deferred {
             connection?.requestHandleDidEnd(self)
         }
         if isBodyStreamed.load(ordering: .acquiring) { connection?.streamedHandleDidEnd(self) }
+    }
+
+    /// The connection that it is on at the moment, for any thread: that of a carried request may change.
+    public var place: Connection? {
+        guard let extras = existingExtras, extras.carrier != nil else { return connection }
+        return extras.shared.withLock { $0.place }
+    }
+
+    /// Of a carried request: it is on this connection now. Loop thread.
+    func place(on connection: Connection?) {
+        self.connection = connection
+        extras.shared.withLock { $0.place = connection }
     }
 
     /// Calls `body` with the connection, if there is one.

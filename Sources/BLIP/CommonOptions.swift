@@ -13,6 +13,7 @@ public class CommonOptions {
     var closeTimeout: Int64 = 5_000
     var pingInterval: Int64 = 300_000
     var pingsMissed: UInt32 = 2
+    var pingsOnlyIdle = false
     var limits = Limits()
     var httpHead = 16_384
     var repliesLimit = 256 << 20
@@ -52,6 +53,8 @@ public class CommonOptions {
         pingsMissed = missed
         return BLIP_OK
     }
+
+    public func setPingOnlyIdle(_ isOn: Bool) { pingsOnlyIdle = isOn }
 
     /// Outgoing frames; deployed peers refuse more than 32,768 bytes.
     public func setFrameSize(_ bytes: UInt32) -> blip_status {

@@ -15,6 +15,8 @@ final class Configuration: Sendable {
     let closeTimeout: UInt64
     let pingInterval: UInt64
     let pingsMissed: UInt32
+    /// No ping after an interval in which something was received.
+    let pingsOnlyIdle: Bool
     let limits: Limits
     let httpHead: Int
     let repliesLimit: Int
@@ -34,6 +36,7 @@ final class Configuration: Sendable {
         closeTimeout = nanoseconds(common.closeTimeout)
         pingInterval = nanoseconds(common.pingInterval)
         pingsMissed = common.pingsMissed
+        pingsOnlyIdle = common.pingsOnlyIdle
         limits = common.limits
         httpHead = common.httpHead
         repliesLimit = common.repliesLimit
@@ -41,6 +44,18 @@ final class Configuration: Sendable {
         self.tls = tls
         tlsServerName = common.tlsServerName
         self.dial = dial
+    }
+
+    /// What options come to. What cannot be used is the connection's failure when it is to connect.
+    static func make(
+        _ options: ConnectionOptions?, for url: WebSocketURL, in runtime: Runtime
+    ) -> (configuration: Configuration, failure: Failure?) {
+        let options = options ?? ConnectionOptions()
+        do {
+            return (try options.configuration(for: url, queue: runtime.queue), nil)
+        } catch {
+            return (Configuration(options, queue: runtime.queue, tls: nil), Failure(error))
+        }
     }
 
     /// The text that connections with this subprotocol share.

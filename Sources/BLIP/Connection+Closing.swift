@@ -81,14 +81,17 @@ extension Connection {
         case .closed, .closing: return
         case .open:
             guard let session = openSession() else { return finish(failure) }
+            if !isDraining { tell(BLIP_OBSERVE_WILL_CLOSE, nil, failure?.status ?? BLIP_OK) }
             let pending = failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed by this side.")
             startClosing(pending: pending, final: failure)
             session.link.close(code: code, reason: reason, self)
         case .waitingForAccept:
+            tell(BLIP_OBSERVE_WILL_CLOSE, nil, failure?.status ?? BLIP_OK)
             refuse(
                 ServerHandshake.refusal(status: 403, text: "The connection was refused."),
                 failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was refused."))
         default:
+            tell(BLIP_OBSERVE_WILL_CLOSE, nil, failure?.status ?? BLIP_OK)
             finish(failure)
         }
     }
@@ -105,6 +108,9 @@ extension Connection {
 
     /// Nothing of BLIP is sent or received any more; whoever waits is told.
     func startClosing(pending: Failure, final: Failure?) {
+        if pending.status == BLIP_ERROR_PEER_CLOSED, !isDraining {
+            tell(BLIP_OBSERVE_WILL_CLOSE, nil, BLIP_ERROR_PEER_CLOSED)
+        }
         phase = .closing
         failure = final
         publishClosing()
@@ -123,6 +129,7 @@ extension Connection {
     private func drain(timeout: Int64) {
         switch phase {
         case .open:
+            if !isDraining { tell(BLIP_OBSERVE_WILL_CLOSE) }
             drain(until: timeout < 0 ? .max : loop.refreshNow() &+ nanoseconds(timeout))
         case .closing, .closed: return
         default: beginClose(code: 1001, reason: [], nil)
@@ -219,6 +226,7 @@ extension Connection {
         }
         for waiter in openWaiters { waiter.signal(status == BLIP_OK ? BLIP_ERROR_CLOSED : status) }
         context.remove(self)
+        tell(BLIP_OBSERVE_CLOSED, nil, status)
         let close = settings.close
         endSettings()
         if let close {
@@ -247,16 +255,28 @@ extension Connection {
             flushing = session.flushing
             session.flushing = []
             let (requests, outgoing, incoming) = session.engine.takeAll()
-            for message in outgoing.map(Self.own) { reject(message, failure) }
+            for message in outgoing.map(Self.own) { giveUp(message, failure) }
             for message in incoming.map(Self.own) where message.isBodyStreamed.load(ordering: .relaxed) {
                 dataDidArrive(message, status: failure.status, nil)
             }
-            for message in requests.map(Self.own) { reject(message, failure) }
+            for message in requests.map(Self.own) { giveUp(message, failure) }
             session.link.endPings(failure.status, now: .max, self)
         }
         for message in flushing { reject(message, failure) }
-        for message in waiting { reject(message, failure) }
-        for message in late { reject(message, failure) }
+        for message in waiting { giveUp(message, failure) }
+        for message in late { giveUp(message, failure) }
+    }
+
+    /// A message that this connection will not send: another may, if a reconnector carries it and nothing of it has left.
+    private func giveUp(_ message: BLIPMessage, _ failure: Failure) {
+        if let extras = message.existingExtras, let carrier = extras.carrier, carrier.takesBack(message) {
+            forgetBacklog(message)
+            message.isAccepted = false
+            message.place(on: nil)
+            carrier.takeBack(message)
+        } else {
+            reject(message, failure)
+        }
     }
 }
 

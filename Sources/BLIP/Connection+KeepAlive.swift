@@ -50,6 +50,7 @@ extension Connection {
                 default: "the HTTP upgrade\(whom)"
                 }
             let time = configuration.connectTimeout / 1_000_000
+            tell(BLIP_OBSERVE_CONNECT_TIMED_OUT, nil, BLIP_ERROR_TIMEOUT)
             finish(Failure(BLIP_ERROR_TIMEOUT, "Timed out after \(time) ms during \(what)."))
         }
     }
@@ -64,7 +65,8 @@ extension Connection {
             session?.engine.releaseIdleMemory()
             nextPing = now &+ configuration.pingInterval
         } else if now >= nextPing {
-            if stream.bytesReceived != lastBytesReceived || isReadingPaused {
+            let hasHeard = stream.bytesReceived != lastBytesReceived
+            if hasHeard || isReadingPaused {
                 silentPings = 0
             } else if silentPings >= configuration.pingsMissed {
                 return finish(
@@ -72,7 +74,7 @@ extension Connection {
                         BLIP_ERROR_PEER_SILENT, "Nothing came from the peer, not even an answer to pings."))
             }
             lastBytesReceived = stream.bytesReceived
-            if silentPings > 0 || now >= nextPing {
+            if !hasHeard || !configuration.pingsOnlyIdle {
                 silentPings += 1
                 openSession()?.link.ping(nil, deadline: .max, now: now, self)
             }

@@ -24,6 +24,7 @@ extension Connection {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CONNECTING), connection: self))
         }
         guard phase == .connecting else { return }
+        tell(BLIP_OBSERVE_WILL_CONNECT)
         if let setupFailure { return finish(setupFailure) }
         runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url)")
         armTimer(after: configuration.connectTimeout)
@@ -47,8 +48,10 @@ extension Connection {
         guard phase == .connecting, let url else { return stream.close() }
         stream.handOver(to: self)
         self.stream = stream
+        tell(BLIP_OBSERVE_CONNECTED)
         if let tls = configuration.tls {
             phase = .securing
+            tell(BLIP_OBSERVE_WILL_SECURE)
             let name = configuration.tlsServerName ?? (url.unixPath == nil ? url.host : "localhost")
             stream.startTLS(tls, serverName: name, isServer: false)
             stream.startReading()
@@ -62,6 +65,7 @@ extension Connection {
         guard let url, let stream else { return }
         if !url.isWebSocket { return openStream() }
         phase = .upgrading
+        tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
         do {
             let handshake = try ClientHandshake(
                 url: url, protocols: configuration.protocols, headers: configuration.headers,
@@ -81,6 +85,7 @@ extension Connection {
         case .failure(let failure): finish(Failure(failure))
         case .success(let subprotocol):
             rememberHead(path: url?.target ?? "/", response.headers)
+            tell(BLIP_OBSERVE_AUTHENTICATED)
             open(subprotocol: subprotocol)
         }
     }
@@ -98,8 +103,10 @@ extension Connection {
         self.stream = stream
         armTimer(after: configuration.connectTimeout)
         upgrade = Upgrade(parser: HTTPHeadParser(.request, maximum: configuration.httpHead))
+        tell(BLIP_OBSERVE_CONNECTED)
         if let tls = configuration.tls {
             phase = .securing
+            tell(BLIP_OBSERVE_WILL_SECURE)
             stream.startTLS(tls, serverName: nil, isServer: true)
         } else {
             phase = .upgrading
@@ -122,6 +129,7 @@ extension Connection {
             upgrade.output = response
             rememberHead(path: request.pathAndQuery, request.headers)
             phase = .waitingForAccept
+            tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
             if let handler = listener.acceptHandler {
                 rememberAddresses()
                 deliver(Event(.accept(handler), connection: self, listener: listener))
@@ -159,6 +167,7 @@ extension Connection {
                 ServerHandshake.refusal(status: 403, text: "The connection was refused."),
                 Failure(BLIP_ERROR_CLOSED, domain: "HTTP", code: 403, "The connection was refused."))
         }
+        tell(BLIP_OBSERVE_AUTHENTICATED)
         if let upgrade { open(subprotocol: upgrade.subprotocol) } else { openStream() }
         stream?.resumeReading()
     }
@@ -180,11 +189,13 @@ extension Connection {
     func begin() {
         guard indexInContext < 0, phase != .closed else { return }
         context.add(self)
+        if let attachments = runtimeHold.attachments { attach(attachments) }
         if runtimeHold.isStopped { finish(Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")) }
     }
 
     public func streamDidSecure(_ stream: Transport.Stream) {
         guard phase == .securing else { return }
+        tell(BLIP_OBSERVE_SECURED)
         guard isIncoming else { return sendUpgrade() }
         phase = .upgrading
         if listener?.speaksWebSocket == false { acceptStream() }
@@ -239,6 +250,7 @@ extension Connection {
             return info.openWaiters
         }
         for waiter in waiters { waiter.signal(BLIP_OK) }
+        tell(BLIP_OBSERVE_OPEN)
         if let handler = settings.open {
             deliver(Event(.open(handler), connection: self))
         } else {

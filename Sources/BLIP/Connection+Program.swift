@@ -24,6 +24,37 @@ extension Connection {
     /// A reference for the program: to the library's own handle.
     public func lendHandle() -> OpaquePointer? { HandleTable.retain(handle, as: Connection.self) }
 
+    /// A reference to the own handle that is not the program's. Loop thread, before the close callback.
+    func holdHandle() -> OpaquePointer? { HandleTable.expose(self, slot: slot, kind: .connection) }
+
+    /// Runs a function of the program on the loop's thread, later; it is only let go of if the connection ends first.
+    public func perform(_ handler: Handler<blip_perform_fn>) -> blip_status {
+        guard handler.function != nil else { return BLIP_ERROR_ARGUMENT }
+        guard state != BLIP_STATE_CLOSED else { return BLIP_ERROR_CLOSED }
+        let isPosted = loop.post { [self] in
+            if phase != .closed { handler.function?(handle, handler.context) }
+        }
+        return isPosted ? BLIP_OK : BLIP_ERROR_CLOSED
+    }
+
+    /// Why it has ended, if something went wrong.
+    var finalFailure: Failure? {
+        guard let record = withInfo({ $0.error?.record }) else { return nil }
+        return Failure(record.status, domain: record.domain.string, code: record.code, record.message.string)
+    }
+
+    /// Whether a request would be sent now, or once the connection is open. Loop thread.
+    func takesRequests(orWillOpen: Bool) -> Bool {
+        switch phase {
+        case .open: !isDraining
+        case .idle, .connecting, .securing, .upgrading: orWillOpen && state < BLIP_STATE_CLOSING
+        case .waitingForAccept, .closing, .closed: false
+        }
+    }
+
+    /// Only one reference of the program is left.
+    var isHeldOnce: Bool { programReferenceCount == 1 }
+
     // MARK: What may be asked, from any thread
 
     public var error: OpaquePointer? { withInfo { $0.error?.handle } }
@@ -92,6 +123,16 @@ extension Connection {
         loop.post { [self] in
             guard phase == .open, let engine = session?.engine else { return }
             engine.resume(message)
+            stream?.requestOutput()
+        }
+    }
+
+    /// Nobody will complete a pushed body any more: it fails now, also while the peer holds the message up.
+    func bodyWasAbandoned(_ message: BLIPMessage) {
+        loop.post { [self] in
+            guard phase == .open, let session else { return }
+            session.engine.resume(message)
+            if session.engine.isPaused(message) { bodyDidFail(session) }
             stream?.requestOutput()
         }
     }

@@ -78,6 +78,7 @@ extension Connection {
         message.isIncoming = true
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
+        if hasHooks, !passesIn(message, session, isWhole: true) { return }
         if message.kind == .request {
             dispatch(message, session)
         } else if let answered = message.request {
@@ -194,9 +195,15 @@ extension Connection {
         message.connection = self
         message.frozen.store(true, ordering: .relaxed)
         if message.kind == .request {
-            guard !message.flags.contains(.meta), let handler = handler(for: message),
+            guard !message.flags.contains(.meta), var handler = handler(for: message),
                 handler.flags & BLIP_HANDLER_STREAM != 0
             else { return }
+            if hasHooks {
+                guard passesIn(message, session, isWhole: false) else { return }
+                // An interceptor may have changed the profile.
+                guard let other = self.handler(for: message), other.flags & BLIP_HANDLER_STREAM != 0 else { return }
+                handler = other
+            }
             if message.wantsReply { unanswered += 1 }
             _ = makeStreamed(message)
             call(handler, message, session)
@@ -206,13 +213,14 @@ extension Connection {
                 request.existingExtras?.isResponseStreamed == true
             else { return }
             countRoundTrip(of: request, message, session)
+            if hasHooks, !passesIn(message, session, isWhole: false) { return }
             _ = makeStreamed(message)
             complete(request, message, BLIP_OK)
         }
         dataDidArrive(message, status: BLIP_OK, session)
     }
 
-    private func makeStreamed(_ message: BLIPMessage) -> IncomingBody {
+    func makeStreamed(_ message: BLIPMessage) -> IncomingBody {
         message.isStreamed = true
         message.pinProperties()
         message.isBodyStreamed.store(true, ordering: .releasing)

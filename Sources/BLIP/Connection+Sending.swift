@@ -70,7 +70,7 @@ extension Connection {
     }
 
     @inline(__always)
-    private func accept(_ message: BLIPMessage) {
+    func accept(_ message: BLIPMessage) {
         message.isAccepted = true
         if message.isCancelled.load(ordering: .acquiring) {
             return reject(message, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))
@@ -91,6 +91,7 @@ extension Connection {
     @inline(__always)
     func hand(_ message: BLIPMessage, to engine: Engine) {
         guard !message.hasCompleted else { return }
+        if let hooks, !passesOut(message, hooks) { return drop(outgoing: message) }
         if message.countedBytes == 0 { countBacklog(message) }
         if message.kind == .request {
             message.sentAt = loop.now
@@ -135,7 +136,7 @@ extension Connection {
         backlog.add(message.countedBytes, ordering: .relaxed)
     }
 
-    private func startTimer(_ message: BLIPMessage) {
+    func startTimer(_ message: BLIPMessage) {
         guard let extras = message.existingExtras, extras.timeout >= 0, extras.timer == nil else { return }
         let timer = RequestTimer(message)
         extras.timer = timer
@@ -149,7 +150,7 @@ extension Connection {
         if message.kind == .request { complete(message, nil, failure.status) }
     }
 
-    private func forgetBacklog(_ message: BLIPMessage) {
+    func forgetBacklog(_ message: BLIPMessage) {
         backlog.subtract(message.countedBytes, ordering: .relaxed)
         message.countedBytes = 0
     }
@@ -241,7 +242,9 @@ extension Connection {
             if message.kind == .error { session.record.errorsSent &+= 1 }
         }
         let isNoReply = message.kind == .request && !message.wantsReply
-        if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil {
+        if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil
+            || isSendingObserved
+        {
             session.flushing.append(message)
         } else {
             message.sentStatus.store(BLIP_OK, ordering: .releasing)
@@ -285,6 +288,9 @@ extension Connection {
     private func didSend(_ message: BLIPMessage, _ status: blip_status) {
         guard message.sentStatus.load(ordering: .relaxed) == BLIPMessage.unknown else { return }
         message.sentStatus.store(status, ordering: .releasing)
+        if hasHooks, !isFarewell(message) {
+            tell(status == BLIP_OK ? BLIP_OBSERVE_SENT : BLIP_OBSERVE_NOT_SENT, message, status)
+        }
         guard let extras = message.existingExtras else { return }
         let waiters = extras.shared.withLock { shared -> [Waiter] in
             defer { shared.sentWaiters = [] }
@@ -315,6 +321,9 @@ extension Connection {
     private func sourceDidFail(_ session: Session, _ error: ProtocolError) {
         break_(session, 1011, Failure(BLIP_ERROR_BODY, code: 1011, "\(error.text)"))
     }
+
+    /// A body ended in the middle of its message.
+    func bodyDidFail(_ session: Session) { sourceDidFail(session, ProtocolError.bodyFailed) }
 
     // MARK: Responding
 
@@ -373,7 +382,7 @@ extension Connection {
     }
 
     /// An error response with the number and urgency of `message`.
-    private func makeError(to message: BLIPMessage, domain: String, code: Int32, text: String) -> BLIPMessage {
+    func makeError(to message: BLIPMessage, domain: String, code: Int32, text: String) -> BLIPMessage {
         let response = makeResponse(to: message, .error)
         var domain = domain
         var number = String(code)

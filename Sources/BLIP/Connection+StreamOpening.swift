@@ -42,6 +42,7 @@ extension Connection {
         upgrade = nil
         version = .v1
         phase = .waitingForAccept
+        tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
         if let handler = listener.acceptHandler {
             rememberAddresses()
             deliver(Event(.accept(handler), connection: self, listener: listener))

@@ -98,20 +98,23 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var loop: EventLoop { context.loop }
 
     /// An outgoing connection.
-    public init(
+    public convenience init(
         runtime: Runtime, url: WebSocketURL, options: ConnectionOptions?
     ) throws(Failure) {
         guard !runtime.isStopped, let context = runtime.pickContext() else {
             throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
         }
-        let options = options ?? ConnectionOptions()
-        do {
-            configuration = try options.configuration(for: url, queue: runtime.queue)
-        } catch {
-            // Reported as the connection's error when it is to connect.
-            configuration = Configuration(options, queue: runtime.queue, tls: nil)
-            setup = Box(Failure(error))
-        }
+        let (configuration, failure) = Configuration.make(options, for: url, in: runtime)
+        try self.init(context: context, url: url, configuration: configuration, setupFailure: failure)
+    }
+
+    /// An outgoing connection that lives on a certain loop.
+    init(
+        context: LoopContext, url: WebSocketURL, configuration: Configuration, setupFailure: Failure?
+    ) throws(Failure) {
+        let runtime = context.runtime
+        self.configuration = configuration
+        setup = setupFailure.map { Box($0) }
         self.context = context
         place = Box(url)
         listener = nil
@@ -206,6 +209,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         programReferences.wrappingAdd(change, ordering: .acquiringAndReleasing).newValue
     }
 
+    var programReferenceCount: Int { programReferences.load(ordering: .acquiring) }
+
     /// The program's last reference to an outgoing connection is gone: it closes.
     public func programReferencesDidEnd() {
         guard !isIncoming else { return }
@@ -245,7 +250,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     }
 
     /// Replaces the settings; what comes from the peer afterwards is handled by the new ones.
-    private func replaceSettings(_ change: (ConnectionSettings) -> ConnectionSettings?) -> blip_status {
+    func replaceSettings(_ change: (ConnectionSettings) -> ConnectionSettings?) -> blip_status {
         // The old ones are let go of behind the lock: that may run code of the program.
         let (old, status) = withInfo { info -> (ConnectionSettings?, blip_status) in
             guard let current = info.settings else { return (nil, BLIP_ERROR_CLOSED) }
@@ -286,8 +291,22 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     func handler(for message: BLIPMessage) -> RequestHandler? {
         if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
         return uncountedSettings._withUnsafeGuaranteedRef {
-            $0.handlers.handler(for: message.property(Self.profileKey))
+            $0.routes.handler(for: message.property(Self.profileKey))
         }
+    }
+
+    /// The modules, if there are any. Loop thread.
+    @inline(__always)
+    var hooks: Hooks? {
+        if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
+        return uncountedSettings._withUnsafeGuaranteedRef { $0.hooks }
+    }
+
+    /// Whether there are modules: all that those pay who have none.
+    @inline(__always)
+    var hasHooks: Bool {
+        if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
+        return uncountedSettings._withUnsafeGuaranteedRef { $0.hooks != nil }
     }
 
     @inline(never)

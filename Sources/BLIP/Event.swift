@@ -19,6 +19,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case stopped(Handler<blip_stopped_fn>)
         case bye(Handler<blip_bye_fn>)
         case closeRequest(Handler<blip_close_request_fn>)
+        /// With a reference to the connection's handle, which may end before the event is taken.
+        case observed(Attachment, OpaquePointer?)
+        case reconnecting(Handler<blip_reconnect_fn>, Reconnector)
     }
 
     public static var handleKind: HandleKind { .event }
@@ -48,6 +51,22 @@ public final class Event: SlotOwner, @unchecked Sendable {
         self.listener = listener
         self.message = message
         self.request = request
+    }
+
+    /// What an observer with a queue is told.
+    convenience init(
+        _ attachment: Attachment, _ what: UInt32, _ connection: Connection, _ message: BLIPMessage?,
+        _ status: blip_status
+    ) {
+        self.init(
+            .observed(attachment, connection.holdHandle()), status: status, value: Int64(what), connection: connection,
+            message: message)
+    }
+
+    /// Nobody wants to know any more.
+    var isRevoked: Bool {
+        if case .observed(let attachment, _) = action { return attachment.isRemoved }
+        return false
     }
 
     deinit {
@@ -83,6 +102,11 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .closeRequest(let handler):
             let accepts = handler.function?(connection?.handle, handler.context) ?? true
             _ = connection?.answerCloseRequest(accepts)
+        case .observed(let attachment, let handle):
+            attachment.call(handle, UInt32(truncatingIfNeeded: value), message, status)
+        case .reconnecting(let handler, let reconnector):
+            handler.function?(
+                reconnector.handle, Int32(truncatingIfNeeded: value), status, handler.context)
         }
         settle()
     }
@@ -101,6 +125,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .stopped: listener?.stoppedDidSettle()
         // Unless it was answered.
         case .closeRequest: _ = connection?.answerCloseRequest(true)
+        case .observed(_, let handle): HandleTable.releaseOwn(handle, as: Connection.self)
+        case .reconnecting(_, let reconnector):
+            if value == Int64(BLIP_RECONNECTOR_STOPPED) { reconnector.stoppedDidSettle() }
         default: break
         }
     }
@@ -122,6 +149,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .stopped: BLIP_EVENT_LISTENER_STOPPED
         case .bye: BLIP_EVENT_BYE
         case .closeRequest: BLIP_EVENT_CLOSE_REQUEST
+        case .observed: BLIP_EVENT_OBSERVED
+        case .reconnecting: BLIP_EVENT_RECONNECTOR
         }
     }
 
@@ -140,10 +169,16 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .stopped(let handler): handler.context
         case .bye(let handler): handler.context
         case .closeRequest(let handler): handler.context
+        case .observed(let attachment, _): attachment.module.observer?.context
+        case .reconnecting(let handler, _): handler.context
         }
     }
 
-    public var connectionHandle: OpaquePointer? { connection?.handle }
+    public var connectionHandle: OpaquePointer? {
+        if case .observed(_, let handle) = action { return handle }
+        return connection?.handle
+    }
+
     public var listenerHandle: OpaquePointer? { listener?.handle }
 
     public var messageHandle: OpaquePointer? {

@@ -163,7 +163,7 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
 
     /// Takes events for the program to look at.
     public func next(max: Int, timeout: Int64) -> [Event] {
-        let events = take(max: min(max, 1 << 16), timeout: timeout)
+        let events = take(max: min(max, 1 << 16), timeout: timeout).filter { !$0.isRevoked }
         for event in events { event.wasPulled() }
         return events
     }

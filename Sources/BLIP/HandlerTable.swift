@@ -37,6 +37,8 @@ final class HandlerTable: @unchecked Sendable {
         return entries[index].handler
     }
 
+    func contains(_ profile: UnsafeRawBufferPointer) -> Bool { index(of: profile) != nil }
+
     /// Sets, replaces or (nil) removes a profile's handler; false if there was none to be removed.
     func set(_ profile: UnsafeRawBufferPointer, _ handler: RequestHandler?) -> Bool {
         if let index = index(of: profile) {

@@ -108,6 +108,37 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     public func setCallbacks(_ change: (ConnectionSettings) -> Void) { _ = replaceSettings { $0.changed(change) } }
 
+    /// Registers a module with every connection of the listener, those that exist included.
+    public func add(_ module: Module) -> blip_status {
+        let attachment = Attachment(module, .listener)
+        let isNew = settings.withLock { settings -> Bool in
+            guard !settings.connection.attachments.contains(where: { $0.module === module }) else { return false }
+            settings.connection = settings.connection.adding([attachment])
+            return true
+        }
+        guard isNew else { return BLIP_ERROR_STATE }
+        onConnections { $0.attach([attachment]) }
+        return BLIP_OK
+    }
+
+    public func remove(_ module: Module) -> blip_status {
+        var removed: Attachment?
+        let status = replaceSettings { settings in
+            removed = settings.attachments.first { $0.module === module }
+            return removed.flatMap { settings.removing($0) }
+        }
+        guard let removed else { return status }
+        removed.remove()
+        onConnections { $0.detach(removed) }
+        return status
+    }
+
+    public var modules: [Module] { connectionSettings.attachments.map(\.module) }
+
+    private func onConnections(_ body: @escaping @Sendable (Connection) -> Void) {
+        runtime.onConnections { [weak self] in if let self, $0.listener === self { body($0) } }
+    }
+
     public func setAccept(_ handler: Handler<blip_accept_fn>?) {
         let old = settings.withLock { settings -> Handler<blip_accept_fn>? in
             defer { settings.accept = handler }

@@ -16,6 +16,8 @@ public final class LoopContext: @unchecked Sendable {
     private var finished = MessageList()
     private(set) var connections: [Connection] = []
 
+    /// The message that an interceptor looks at now, and may change.
+    var intercepted: UnsafeMutableRawPointer?
     private var drainWaiter: Waiter?
 
     /// Sums over all connections that the loop ever had; with `changed`, under `infoLock`.
@@ -104,6 +106,14 @@ public final class LoopContext: @unchecked Sendable {
             record.indexInChanged = -1
         }
         changed.removeAll(keepingCapacity: changed.count <= 4096)
+    }
+
+    /// Whether an interceptor looks at the message now, on the calling thread.
+    static func isIntercepted(_ message: BLIPMessage) -> Bool {
+        guard let context = EventLoop.currentAttachment else { return false }
+        return Unmanaged<LoopContext>.fromOpaque(context)._withUnsafeGuaranteedRef {
+            $0.intercepted == Unmanaged.passUnretained(message).toOpaque()
+        }
     }
 
     // MARK: Connections

@@ -10,6 +10,8 @@ final class MessageExtras: @unchecked Sendable {
         var descriptions: [Text] = []
         var userData: Handler<Never>?
         var sentWaiters: [Waiter] = []
+        /// Of a carried request: the connection that it is on at the moment, for other threads than the loop's.
+        var place: Connection?
     }
 
     let shared = Locked(Shared())
@@ -26,6 +28,8 @@ final class MessageExtras: @unchecked Sendable {
     var timeout: Int64 = -1
     /// The library's own "Bye".
     var isBye = false
+    /// Who finds a connection for the request, and another one if that ends before it was begun.
+    var carrier: Reconnector?
 
     // The loop's.
     var data: Handler<blip_data_fn>?

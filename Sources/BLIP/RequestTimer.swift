@@ -10,9 +10,13 @@ final class RequestTimer: LoopTimer, @unchecked Sendable {
     init(_ request: BLIPMessage) { self.request = request }
 
     override func fire() {
-        guard let request, let connection = request.connection else { return }
-        connection.abandon(
-            request,
-            Failure(BLIP_ERROR_TIMEOUT, "The request was not answered in time; raise its timeout or look at the peer."))
+        guard let request else { return }
+        let failure = Failure(
+            BLIP_ERROR_TIMEOUT, "The request was not answered in time; raise its timeout or look at the peer.")
+        if let connection = request.connection {
+            connection.abandon(request, failure)
+        } else {
+            request.existingExtras?.carrier?.abandon(request, failure)
+        }
     }
 }

@@ -17,6 +17,10 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     private let logLevel = Atomic<Int32>(0)
     private let logHandler = Locked<Handler<blip_log_fn>?>(nil)
     private let listeners = Locked<[ObjectIdentifier: Listener]>([:])
+    /// What else has to be told when the runtime stops.
+    private let dependents = Locked<[ObjectIdentifier: any RuntimeDependent]>([:])
+    private let registered = Locked<[Attachment]>([])
+    private let hasModules = Atomic<Bool>(false)
     /// Connections and listeners that have not ended: what keeps the runtime's threads.
     private let liveObjects = Atomic<Int>(0)
     private let hasEnded = Atomic<Bool>(false)
@@ -100,6 +104,13 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
         _ = consume old
     }
 
+    func add(_ dependent: any RuntimeDependent) { dependents.withLock { $0[ObjectIdentifier(dependent)] = dependent } }
+
+    func remove(_ dependent: any RuntimeDependent) {
+        let old = dependents.withLock { $0.removeValue(forKey: ObjectIdentifier(dependent)) }
+        _ = consume old
+    }
+
     func objectDidEnd() {
         if liveObjects.subtract(1, ordering: .sequentiallyConsistent).newValue == 0,
             hasEnded.load(ordering: .sequentiallyConsistent)
@@ -124,6 +135,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     public func stop(timeout: Int64) -> blip_status {
         guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
         guard !stopped.exchange(true, ordering: .acquiringAndReleasing) else { return BLIP_OK }
+        for dependent in dependents.withLock({ Array($0.values) }) { dependent.runtimeWillStop() }
         for listener in listeners.withLock({ Array($0.values) }) { listener.stop(graceful: false, timeout: 0) }
         let failure = Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
         var waiters: [(Waiter, LoopContext)] = []
@@ -152,6 +164,50 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
             for context in contexts { _ = context.loop.runOnce(timeout: 0) }
         }
         return status
+    }
+
+    // MARK: Modules
+
+    /// What each connection takes part in; nil if nothing is registered.
+    var attachments: [Attachment]? {
+        hasModules.load(ordering: .relaxed) ? registered.withLock { $0 } : nil
+    }
+
+    /// Registers a module with every connection, those that exist included.
+    public func add(_ module: Module) -> blip_status {
+        guard !isStopped else { return BLIP_ERROR_STOPPED }
+        let attachment = Attachment(module, .runtime)
+        let isNew = registered.withLock { list -> Bool in
+            guard !list.contains(where: { $0.module === module }) else { return false }
+            list.append(attachment)
+            hasModules.store(true, ordering: .relaxed)
+            return true
+        }
+        guard isNew else { return BLIP_ERROR_STATE }
+        onConnections { $0.attach([attachment]) }
+        return BLIP_OK
+    }
+
+    public func remove(_ module: Module) -> blip_status {
+        let attachment = registered.withLock { list -> Attachment? in
+            guard let index = list.firstIndex(where: { $0.module === module }) else { return nil }
+            defer { hasModules.store(!list.isEmpty, ordering: .relaxed) }
+            return list.remove(at: index)
+        }
+        guard let attachment else { return BLIP_ERROR_NOT_FOUND }
+        attachment.remove()
+        onConnections { $0.detach(attachment) }
+        return BLIP_OK
+    }
+
+    public var modules: [Module] { registered.withLock { $0.map(\.module) } }
+
+    /// Does something with every connection, on its loop; at once with those of the calling thread's loop.
+    func onConnections(_ body: @escaping @Sendable (Connection) -> Void) {
+        for context in contexts {
+            let work: @Sendable () -> Void = { for connection in context.connections { body(connection) } }
+            if context.loop.isCurrent { work() } else { context.loop.post(work) }
+        }
     }
 
     // MARK: Log

@@ -26,6 +26,11 @@ public final class Text: @unchecked Sendable {
 
     public var slice: blip_slice { blip_slice(data: UnsafeRawPointer(storage), size: count) }
 
+    func equals(_ other: Text) -> Bool {
+        guard let own = slice.bytes, let others = other.slice.bytes else { return false }
+        return own.equals(others)
+    }
+
     public var string: String {
         String(decoding: UnsafeRawBufferPointer(start: storage, count: count), as: UTF8.self)
     }

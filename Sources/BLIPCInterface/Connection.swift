@@ -341,6 +341,15 @@ public func blip_connection_ping(
 }
 
 @c @implementation
+public func blip_connection_perform(
+    _ connection: OpaquePointer!, _ fn: blip_perform_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_perform_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in connection.perform(handler) }
+}
+
+@c @implementation
 public func blip_connection_counters(
     _ connection: OpaquePointer!, _ which: UnsafePointer<Int32>!, _ values: UnsafeMutablePointer<UInt64>!, _ count: Int
 ) -> blip_status {

@@ -35,6 +35,14 @@ public func blip_connection_options_set_ping(
 }
 
 @c @implementation
+public func blip_connection_options_set_ping_only_idle(_ options: OpaquePointer!, _ onlyIdle: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setPingOnlyIdle(onlyIdle)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
 public func blip_connection_options_set_frame_size(_ options: OpaquePointer!, _ bytes: UInt32) -> blip_status {
     HandleTable.with(options) { (options: ConnectionOptions) in options.setFrameSize(bytes) }
 }

@@ -22,6 +22,9 @@ public func blip_status_message(_ status: blip_status) -> UnsafePointer<CChar>! 
     characters(StatusText.of(status)?.message ?? "Not a status of this library.")
 }
 
+@c @implementation
+public func blip_code_message(_ code: Int32) -> UnsafePointer<CChar>! { characters(CodeText.of(code)) }
+
 /// A literal's characters, which end with NUL and live as long as the library.
 private func characters(_ text: StaticString) -> UnsafePointer<CChar> {
     UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)

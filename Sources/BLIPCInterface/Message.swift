@@ -39,7 +39,7 @@ public func blip_message_is_mine(_ message: OpaquePointer!, _ mine: UnsafeMutabl
 @c @implementation
 public func blip_message_is_mutable(_ message: OpaquePointer!, _ isMutable: UnsafeMutablePointer<Bool>!) -> blip_status
 {
-    HandleTable.with(message) { (message: BLIPMessage) in put(!message.isFrozen, to: isMutable) }
+    HandleTable.with(message) { (message: BLIPMessage) in put(!message.isFixed, to: isMutable) }
 }
 
 @c @implementation
@@ -58,7 +58,7 @@ public func blip_message_connection(
     _ message: OpaquePointer!, _ connection: UnsafeMutablePointer<OpaquePointer?>!
 ) -> blip_status {
     HandleTable.with(message) { (message: BLIPMessage) in
-        guard let owner = message.connection else { return BLIP_ERROR_NOT_FOUND }
+        guard let owner = message.place else { return BLIP_ERROR_NOT_FOUND }
         guard let connection else { return BLIP_ERROR_ARGUMENT }
         guard let handle = owner.lendHandle() else { return BLIP_ERROR_NOT_FOUND }
         connection.pointee = handle

@@ -52,6 +52,8 @@ struct StatusText {
             StatusText(name: "BLIP_ERROR_NOT_COMPLETE", message: "The body has not arrived as a whole.")
         case BLIP_ERROR_STOPPED:
             StatusText(name: "BLIP_ERROR_STOPPED", message: "The runtime was stopped.")
+        case BLIP_ERROR_FILTERED:
+            StatusText(name: "BLIP_ERROR_FILTERED", message: "An interceptor dropped the message.")
         case BLIP_ERROR_PROTOCOL:
             StatusText(name: "BLIP_ERROR_PROTOCOL", message: "The peer broke the BLIP protocol.")
         case BLIP_ERROR_WEBSOCKET:

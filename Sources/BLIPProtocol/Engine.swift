@@ -240,6 +240,9 @@ public final class Engine: @unchecked Sendable {
         state.pointee.outbox.insert(message)
     }
 
+    /// True if a message has been begun and waits for the peer's acknowledgements.
+    public func isPaused(_ message: Message) -> Bool { message.state.pointee.place == .paused }
+
     /// Takes a message back.
     ///
     /// - Returns: true if no byte of it was cut: it has left the queue and will never be sent. False: it is under way,

@@ -177,6 +177,22 @@ open class Message: @unchecked Sendable {
         return true
     }
 
+    /// Puts a copy of `bytes`, which may lie in this message, in place of the body of a message received whole.
+    ///
+    /// - Returns: false, with nothing changed, if the message is not whole or there is no memory.
+    public final func replaceIncomingBody(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        let s = state
+        guard s.pointee.isIncoming, s.pointee.isComplete, s.pointee.hasProperties else { return false }
+        var copy = Bytes()
+        guard copy.append(bytes) else { return false }
+        let start = s.pointee.bodyStart
+        guard s.pointee.content.replace(at: start, s.pointee.content.count - start, with: copy.bytes) else {
+            return false
+        }
+        s.pointee.bodyBytesReceived = UInt64(copy.count)
+        return true
+    }
+
     // MARK: Properties of either way
 
     /// The encoded properties that the functions below look at.

@@ -41,6 +41,9 @@ public struct ProtocolError: Error, Sendable, Equatable {
 
     init(_ reason: Reason) { self.reason = reason }
 
+    /// The body of an outgoing message ended in its middle.
+    public static var bodyFailed: ProtocolError { ProtocolError(.bodySource) }
+
     /// The sort of mistake.
     public var kind: Kind {
         switch reason {

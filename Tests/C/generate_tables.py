@@ -85,6 +85,8 @@ OPTIONAL = {
     ("blip_runtime_new", 0), ("blip_connection_new", 0), ("blip_connection_new", 2), ("blip_listener_new", 0),
     ("blip_listener_new", 1), ("blip_runtime_options_set_queue", 1), ("blip_connection_options_set_queue", 1),
     ("blip_listener_options_set_queue", 1), ("blip_runtime_snapshot", 0), ("blip_runtime_metrics_text", 0),
+    ("blip_listener_options_set_queue", 1), ("blip_module_set_observer", 2), ("blip_reconnector_new", 0),
+    ("blip_reconnector_new", 2), ("blip_pool_new", 0), ("blip_pool_new", 1),
 }
 # Results that a caller may not be interested in.
 OPTIONAL_RESULTS = {"blip_runtime_run_once", "blip_queue_dispatch"}

@@ -474,6 +474,47 @@ TEST(a_pushed_body_that_nobody_can_end_fails)
     rig_close(&rig);
 }
 
+static blip_status hold_unread(blip_connection *connection, blip_message *request, void *context)
+{
+    (void)connection;
+    CHECK_OK(blip_message_defer(request));
+    *(blip_message **)context = blip_message_retain(request);
+    return BLIP_OK;
+}
+
+TEST(a_pushed_body_that_nobody_can_end_fails_while_the_peer_holds_it_up)
+{
+    static char chunk[100000];
+    struct rig rig;
+    struct outcome outcome;
+    blip_message *unread = NULL;
+    rig_open(&rig);
+    CHECK_OK(blip_listener_set_handler(
+        rig.pair.listener, S("unread"), BLIP_HANDLER_STREAM, hold_unread, &unread, NULL));
+    CHECK_OK(blip_connection_set_handler(
+        rig.pair.accepted, S("unread"), BLIP_HANDLER_STREAM, hold_unread, &unread, NULL));
+    blip_message *request = make_request("unread", NULL);
+    CHECK_OK(blip_message_append_body_pushed(request));
+    outcome_init(&outcome);
+    CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
+    /* Until the flow control lets no more go. */
+    uint64_t sent = 0, before = 1;
+    for (int still = 0; still < 20; still = sent == before ? still + 1 : 0) {
+        before = sent;
+        blip_message_push_body(request, bytes_slice(chunk, sizeof chunk), false);
+        sleep_ms(10);
+        CHECK_OK(blip_message_bytes_sent(request, &sent));
+    }
+    CHECK_AT_LEAST(sent, 100000);
+    CHECK_INT(counter_get(&outcome.done), 0);
+    blip_message_release(request);
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_ERROR_BODY);
+    CHECK_OK(blip_connection_wait_closed(rig.pair.client, SOON));
+    blip_message_release(unread);
+    rig_close(&rig);
+}
+
 TEST(a_source_that_fails_at_once_fails_its_message_alone)
 {
     struct rig rig;

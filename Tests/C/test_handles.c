@@ -46,6 +46,9 @@ static void release_kind(int kind, void *handle)
     case KIND_CONNECTION: blip_connection_release(handle); break;
     case KIND_LISTENER_OPTIONS: blip_listener_options_release(handle); break;
     case KIND_LISTENER: blip_listener_release(handle); break;
+    case KIND_MODULE: blip_module_release(handle); break;
+    case KIND_RECONNECTOR: blip_reconnector_release(handle); break;
+    case KIND_POOL: blip_pool_release(handle); break;
     case KIND_MESSAGE: blip_message_release(handle); break;
     case KIND_ERROR: blip_error_release(handle); break;
     case KIND_COUNTERS: blip_counters_release(handle); break;
@@ -87,10 +90,16 @@ static void make_all(void **handles)
     blip_queue *queue = NULL;
     blip_connection *connection = NULL;
     blip_listener *listener = NULL;
+    blip_module *module = NULL;
+    blip_reconnector *reconnector = NULL;
+    blip_pool *pool = NULL;
     REQUIRE_OK(blip_request_new(S("x"), &message));
     REQUIRE_OK(blip_queue_new(0, &queue));
     REQUIRE_OK(blip_connection_new(runtime, S("ws://127.0.0.1:9/"), NULL, &connection));
     REQUIRE_OK(blip_listener_new(runtime, NULL, &listener));
+    REQUIRE_OK(blip_module_new(S("module"), &module));
+    REQUIRE_OK(blip_reconnector_new(runtime, S("ws://127.0.0.1:9/"), NULL, &reconnector));
+    REQUIRE_OK(blip_pool_new(runtime, NULL, &pool));
     handles[KIND_RUNTIME_OPTIONS] = blip_runtime_options_new();
     handles[KIND_RUNTIME] = make_runtime(1);
     handles[KIND_QUEUE] = queue;
@@ -100,6 +109,9 @@ static void make_all(void **handles)
     handles[KIND_LISTENER] = listener;
     handles[KIND_MESSAGE] = message;
     handles[KIND_COUNTERS] = blip_counters_new();
+    handles[KIND_MODULE] = module;
+    handles[KIND_RECONNECTOR] = reconnector;
+    handles[KIND_POOL] = pool;
     make_event_and_error(&handles[KIND_EVENT], &handles[KIND_ERROR]);
     for (int kind = 0; kind < KINDS; kind++)
         REQUIRE(handles[kind] != NULL);
@@ -135,6 +147,12 @@ static void check_live(void)
     CHECK_OK(blip_error_code(live[KIND_ERROR], &code));
     uint64_t figure = 1;
     CHECK_OK(blip_counters_value(live[KIND_COUNTERS], BLIP_COUNTER_MESSAGES_SENT, &figure));
+    blip_slice name;
+    CHECK_OK(blip_module_name(live[KIND_MODULE], &name));
+    CHECK_TEXT(name, "module");
+    CHECK_OK(blip_reconnector_state(live[KIND_RECONNECTOR], &number));
+    CHECK_INT(number, BLIP_RECONNECTOR_NEW);
+    CHECK_OK(blip_pool_count(live[KIND_POOL], &size));
 }
 
 static void tear_down(void)

@@ -267,6 +267,56 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_counters_percentile": (STATUS, (HANDLE, c_double, POINTER(c_int64))),
     "blip_counters_bucket": (STATUS, (HANDLE, c_size_t, POINTER(c_uint64), POINTER(c_uint64))),
     "blip_listener_options_set_metrics_path": (STATUS, (HANDLE, SLICE)),
+    "blip_code_message": (c_char_p, (c_int32,)),
+    "blip_connection_options_set_ping_only_idle": (STATUS, (HANDLE, c_bool)),
+    "blip_connection_perform": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_options_set_ping_only_idle": (STATUS, (HANDLE, c_bool)),
+    "blip_module_new": (STATUS, (SLICE, POINTER(HANDLE))),
+    "blip_module_retain": (HANDLE, (HANDLE,)),
+    "blip_module_release": (None, (HANDLE,)),
+    "blip_module_name": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_module_set_observer": (STATUS, (HANDLE, c_uint32, HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_module_set_interceptor": (STATUS, (HANDLE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_module_set_handler": (STATUS, (HANDLE, SLICE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_add_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_connection_remove_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_connection_module_at": (STATUS, (HANDLE, c_size_t, POINTER(HANDLE))),
+    "blip_listener_add_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_listener_remove_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_listener_module_at": (STATUS, (HANDLE, c_size_t, POINTER(HANDLE))),
+    "blip_runtime_add_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_runtime_remove_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_runtime_module_at": (STATUS, (HANDLE, c_size_t, POINTER(HANDLE))),
+    "blip_reconnector_new": (STATUS, (HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
+    "blip_reconnector_retain": (HANDLE, (HANDLE,)),
+    "blip_reconnector_release": (None, (HANDLE,)),
+    "blip_reconnector_set_backoff": (STATUS, (HANDLE, c_int64, c_int64, c_uint32)),
+    "blip_reconnector_set_attempts": (STATUS, (HANDLE, c_uint32)),
+    "blip_reconnector_set_stable_time": (STATUS, (HANDLE, c_int64)),
+    "blip_reconnector_set_carry_over": (STATUS, (HANDLE, c_bool)),
+    "blip_reconnector_set_persistent": (STATUS, (HANDLE, c_bool)),
+    "blip_reconnector_set_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_reconnector_add_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_reconnector_remove_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_reconnector_start": (STATUS, (HANDLE,)),
+    "blip_reconnector_stop": (STATUS, (HANDLE, c_int64)),
+    "blip_reconnector_wake": (STATUS, (HANDLE,)),
+    "blip_reconnector_wait_open": (STATUS, (HANDLE, c_int64)),
+    "blip_reconnector_state": (STATUS, (HANDLE, POINTER(c_int32))),
+    "blip_reconnector_delay": (STATUS, (HANDLE, POINTER(c_int64))),
+    "blip_reconnector_error": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_reconnector_connection": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_reconnector_send": (STATUS, (HANDLE, HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_reconnector_request": (STATUS, (HANDLE, HANDLE, c_int64, POINTER(HANDLE))),
+    "blip_pool_new": (STATUS, (HANDLE, HANDLE, POINTER(HANDLE))),
+    "blip_pool_retain": (HANDLE, (HANDLE,)),
+    "blip_pool_release": (None, (HANDLE,)),
+    "blip_pool_add_module": (STATUS, (HANDLE, HANDLE)),
+    "blip_pool_set_idle_timeout": (STATUS, (HANDLE, c_int64)),
+    "blip_pool_connection": (STATUS, (HANDLE, SLICE, POINTER(HANDLE))),
+    "blip_pool_existing_connection": (STATUS, (HANDLE, SLICE, POINTER(HANDLE))),
+    "blip_pool_count": (STATUS, (HANDLE, POINTER(c_size_t))),
+    "blip_pool_close_all": (STATUS, (HANDLE, c_uint16, SLICE)),
 }
 
 
@@ -291,6 +341,7 @@ class Status(enum.IntEnum):
     ALREADY_REPLIED = -55
     NOT_COMPLETE = -56
     STOPPED = -57
+    FILTERED = -58
     PROTOCOL = -100
     WEBSOCKET = -101
     SUBPROTOCOL = -102
@@ -334,6 +385,8 @@ EVENT_ACCEPT = 10
 EVENT_LISTENER_STOPPED = 11
 EVENT_BYE = 20
 EVENT_CLOSE_REQUEST = 21
+EVENT_OBSERVED = 30
+EVENT_RECONNECTOR = 31
 DATA_END = 1
 AGAIN = 2
 TLS_1_2 = 0x0303
@@ -388,6 +441,46 @@ COUNTER_BACKLOG = 23
 COUNTER_CONNECTIONS = 24
 COUNTER_CONNECTIONS_OPENED = 25
 COUNTER_CONNECTIONS_FAILED = 26
+CODE_BAD_DATA = 1
+CODE_BAD_FRAME = 2
+CODE_DISCONNECTED = 3
+CODE_PEER_NOT_ALLOWED = 4
+CODE_MISC = 99
+CODE_BAD_REQUEST = 400
+CODE_FORBIDDEN = 403
+CODE_NOT_FOUND = 404
+CODE_BAD_RANGE = 416
+CODE_HANDLER_FAILED = 501
+CODE_UNSPECIFIED = 599
+OBSERVE_WILL_CONNECT = 0x0001
+OBSERVE_CONNECTED = 0x0002
+OBSERVE_WILL_SECURE = 0x0004
+OBSERVE_SECURED = 0x0008
+OBSERVE_WILL_AUTHENTICATE = 0x0010
+OBSERVE_AUTHENTICATED = 0x0020
+OBSERVE_OPEN = 0x0040
+OBSERVE_CONNECT_TIMED_OUT = 0x0080
+OBSERVE_WILL_CLOSE = 0x0100
+OBSERVE_CLOSED = 0x0200
+OBSERVE_SENT = 0x0400
+OBSERVE_NOT_SENT = 0x0800
+OBSERVE_REQUEST = 0x1000
+OBSERVE_RESPONSE = 0x2000
+OBSERVE_FILTERED = 0x4000
+OBSERVE_ALL = 0xffffffff
+INTERCEPT_SEND = 1
+INTERCEPT_RECEIVE = 2
+RECONNECTOR_NEW = 0
+RECONNECTOR_CONNECTING = 1
+RECONNECTOR_OPEN = 2
+RECONNECTOR_WAITING = 3
+RECONNECTOR_STOPPED = 4
+DOMAIN_BLIP = "BLIP"
+DOMAIN_WEBSOCKET = "WebSocket"
+DOMAIN_HTTP = "HTTP"
+DOMAIN_POSIX = "POSIX"
+DOMAIN_TLS = "TLS"
+DOMAIN_DNS = "DNS"
 
 
 _keeping, _releasing, LIBRARY_PATH = load()
