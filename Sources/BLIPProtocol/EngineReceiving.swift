@@ -523,7 +523,7 @@ extension Engine {
                 // One more than the limit allows, to see whether there is more.
                 Int.max - 1)
             let room = m.pointee.content.capacity - m.pointee.content.count
-            if room == 0, !m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in), allowed + 1)) {
+            if room == 0, !m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in) * 4, allowed + 1)) {
                 m.pointee.failure = .memory
                 return
             }
@@ -555,9 +555,9 @@ extension Engine {
         if z.pointee.avail_in > 0 { m.pointee.failure = .body }
     }
 
-    /// How much memory to add for what so many compressed bytes will give.
-    private static func inflatedGuess(_ input: Int, _ allowed: Int) -> Int {
-        min(max(512, input * 4), allowed)
+    /// How much memory to add for about so many bytes.
+    private static func inflatedGuess(_ expected: Int, _ allowed: Int) -> Int {
+        min(max(512, expected), allowed)
     }
 
     /// Inflates a frame of version 3 and checks it.
@@ -572,17 +572,15 @@ extension Engine {
         let expected = (from + count).loadUnaligned(as: UInt32.self).bigEndian
         // What every flush ends with is not transmitted.
         (from + count).storeBytes(of: UInt32(0x0000_FFFF).bigEndian, as: UInt32.self)
-        let inflater: Inflater
+        let inflater: FrameInflater
         if let made = s.pointee.inflater {
             inflater = made
         } else {
-            guard let new = Inflater(windowBits: -15) else { return ProtocolError(.memory) }
+            guard let new = FrameInflater() else { return ProtocolError(.memory) }
             inflater = new
             s.pointee.inflater = new
         }
-        let z = inflater.stream
-        z.pointee.next_in = from.assumingMemoryBound(to: Bytef.self)
-        z.pointee.avail_in = uInt(count + 4)
+        inflater.give(from, count + 4)
         s.pointee.counters.decompressionInput &+= UInt64(count)
         var target = message?.state
         if let m = target, m.pointee.isDiscarded || m.pointee.failure != nil { target = nil }
@@ -593,26 +591,18 @@ extension Engine {
             let allowed = min(contentAllowance(m), s.pointee.limits.unfinishedBytes - held)
             guard allowed > 0 else { break }
             if m.pointee.content.capacity == m.pointee.content.count {
-                guard m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in), allowed)) else {
+                guard m.pointee.content.reserve(Self.inflatedGuess(inflater.expected, allowed)) else {
                     m.pointee.failure = .memory
                     break
                 }
             }
             let output = min(m.pointee.content.room.count, allowed, 1 << 30)
             guard let to = m.pointee.content.room.baseAddress, output > 0 else { break }
-            z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
-            z.pointee.avail_out = uInt(output)
-            let status = CZlib.inflate(z, Z_SYNC_FLUSH)
-            let produced = output - Int(z.pointee.avail_out)
+            guard let produced = inflater.inflate(to, output) else { return ProtocolError(.inflate) }
             checksum = Checksum.update(checksum, to, produced)
             m.pointee.content.didAppend(produced)
             s.pointee.counters.decompressionOutput &+= UInt64(produced)
-            guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
-            if z.pointee.avail_out > 0 {
-                // All input is used up, or nothing can be made of it.
-                guard z.pointee.avail_in == 0 else { return ProtocolError(.inflate) }
-                return check(checksum, expected)
-            }
+            if produced < output { return check(checksum, expected) }
         }
         // No message, or it may take no more: what follows serves the history and the checksum only.
         let limit = 16 << 20
@@ -620,22 +610,15 @@ extension Engine {
             guard let to = scratch.baseAddress else { return ProtocolError(.memory) }
             var dropped = 0
             while true {
-                z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
-                z.pointee.avail_out = uInt(scratch.count)
-                let status = CZlib.inflate(z, Z_SYNC_FLUSH)
-                let produced = scratch.count - Int(z.pointee.avail_out)
+                guard let produced = inflater.inflate(to, scratch.count) else { return ProtocolError(.inflate) }
                 checksum = Checksum.update(checksum, to, produced)
                 dropped += produced
                 s.pointee.counters.decompressionOutput &+= UInt64(produced)
                 if produced > 0, let m = target, m.pointee.failure == nil {
                     m.pointee.failure = contentAllowance(m) > 0 ? .memory : .tooLarge
                 }
-                guard status == Z_OK || status == Z_BUF_ERROR else { return ProtocolError(.inflate) }
                 if dropped > limit { return ProtocolError(.inflatedTooLarge) }
-                if z.pointee.avail_out > 0 {
-                    guard z.pointee.avail_in == 0 else { return ProtocolError(.inflate) }
-                    return check(checksum, expected)
-                }
+                if produced < scratch.count { return check(checksum, expected) }
             }
         }
     }

@@ -3,7 +3,6 @@
 #elseif canImport(Musl)
     import Musl
 #endif
-import CZlib
 
 /// Where the bytes of a message end, as far as one frame is concerned.
 private enum Progress {
@@ -229,7 +228,7 @@ extension Engine {
             m.pointee.isFinished = true
             if !isFirst { s.pointee.underWay.remove(key) }
             if let gzip = m.pointee.gzipOutput {
-                if s.pointee.spareGzipDeflater == nil, deflateReset(gzip.deflater.stream) == Z_OK {
+                if s.pointee.spareGzipDeflater == nil, gzip.deflater.reset() {
                     s.pointee.spareGzipDeflater = gzip.deflater
                 }
                 m.pointee.gzipOutput = nil
@@ -436,20 +435,17 @@ extension Engine {
         if let made = state.pointee.deflater {
             deflater = made
         } else {
-            guard let new = Deflater(level: state.pointee.compressionLevel, windowBits: -15) else { return nil }
+            guard let new = Deflater(level: state.pointee.compressionLevel, .raw) else { return nil }
             deflater = new
             state.pointee.deflater = new
         }
-        let z = deflater.stream
-        z.pointee.next_in = from.assumingMemoryBound(to: Bytef.self)
-        z.pointee.avail_in = uInt(count)
-        z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
-        z.pointee.avail_out = uInt(room)
+        var input = UnsafeRawBufferPointer(start: from, count: count)
+        var output = UnsafeMutableRawBufferPointer(start: to, count: room)
         // Output that is full cannot be told from a flush whose trailer is missing: it must not be.
-        guard CZlib.deflate(z, Z_SYNC_FLUSH) == Z_OK, z.pointee.avail_in == 0, z.pointee.avail_out > 0 else {
+        guard deflater.deflate(&input, into: &output, .sync) == .running, input.isEmpty, !output.isEmpty else {
             return nil
         }
-        let size = room - Int(z.pointee.avail_out)
+        let size = room - output.count
         guard size > 4, (to + size - 4).loadUnaligned(as: UInt32.self).bigEndian == 0x0000_FFFF else { return nil }
         state.pointee.counters.compressionInput &+= UInt64(count)
         state.pointee.counters.compressionOutput &+= UInt64(size - 4)
@@ -470,16 +466,14 @@ extension Engine {
         } else {
             let spare = state.pointee.spareGzipDeflater
             state.pointee.spareGzipDeflater = nil
-            guard let deflater = spare ?? Deflater(level: state.pointee.compressionLevel, windowBits: 31) else {
+            guard let deflater = spare ?? Deflater(level: state.pointee.compressionLevel, .gzip) else {
                 return nil
             }
             gzip = GzipOutput(deflater)
             m.pointee.gzipOutput = gzip
         }
-        let z = gzip.deflater.stream
-        z.pointee.next_out = (to + head).assumingMemoryBound(to: Bytef.self)
-        z.pointee.avail_out = uInt(room - head)
-        defer { state.pointee.counters.compressionOutput &+= UInt64(room - head - Int(z.pointee.avail_out)) }
+        var output = UnsafeMutableRawBufferPointer(start: to + head, count: room - head)
+        defer { state.pointee.counters.compressionOutput &+= UInt64(room - head - output.count) }
         while true {
             var isWaiting = false
             if gzip.offset == gzip.input.count, !gzip.isInputComplete {
@@ -490,6 +484,7 @@ extension Engine {
                 let (count, progress) = gatherBody(m, start, size)
                 gzip.input.didAppend(count)
                 state.pointee.counters.compressionInput &+= UInt64(max(0, count))
+                if count > 0 { gzip.mustFlush = true }
                 switch progress {
                 case .last: gzip.isInputComplete = true
                 case .more: break
@@ -497,21 +492,24 @@ extension Engine {
                 case .failed: return (0, .failed)
                 }
             }
-            z.pointee.next_in = gzip.input.base.map { ($0 + gzip.offset).assumingMemoryBound(to: Bytef.self) }
-            z.pointee.avail_in = uInt(gzip.input.count - gzip.offset)
-            let flush = gzip.isInputComplete ? Z_FINISH : isWaiting ? Z_SYNC_FLUSH : Z_NO_FLUSH
-            let status = CZlib.deflate(z, flush)
-            gzip.offset = gzip.input.count - Int(z.pointee.avail_in)
-            let count = room - Int(z.pointee.avail_out)
+            // A flush with nothing before it would make an empty block.
+            if isWaiting, !gzip.mustFlush { return (room - output.count, .wait) }
+            var input = UnsafeRawBufferPointer(rebasing: gzip.input.bytes[gzip.offset...])
+            let flush: Deflater.Flush = gzip.isInputComplete ? .finish : isWaiting ? .sync : .none
+            let status = gzip.deflater.deflate(&input, into: &output, flush)
+            gzip.offset = gzip.input.count - input.count
+            let count = room - output.count
             switch status {
-            case Z_STREAM_END: return (count, .last)
-            // Out of room, or (a second flush without new input) nothing to do.
-            case Z_OK, Z_BUF_ERROR: break
-            default: return nil
+            case .ended: return (count, .last)
+            case .running: break
+            case .failed: return nil
             }
             // The compressor has not said that it is at its end: at least the rest of the gzip trailer is to come.
-            if z.pointee.avail_out == 0 { return (count, .more) }
-            if isWaiting { return (count, .wait) }
+            if output.isEmpty { return (count, .more) }
+            if isWaiting {
+                gzip.mustFlush = false
+                return (count, .wait)
+            }
         }
     }
 }

@@ -39,7 +39,7 @@ struct EngineState: ~Copyable {
     var incoming = NumberTable()
     var nextIncomingNumber: UInt64 = 1
     var receiveChecksum: UInt32 = 0
-    var inflater: Inflater?
+    var inflater: FrameInflater?
     /// A message that has begun with so large a frame that its sender waits for an acknowledgement, which depends on
     /// whether the owner streams it.
     var undecided: Message?

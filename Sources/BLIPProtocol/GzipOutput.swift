@@ -6,6 +6,8 @@ final class GzipOutput {
     var offset = 0
     /// The body has been read to its end.
     var isInputComplete = false
+    /// Bytes went in since the last flush, or it had no room.
+    var mustFlush = false
 
     init(_ deflater: Deflater) { self.deflater = deflater }
 }

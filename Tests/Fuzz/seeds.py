@@ -61,6 +61,18 @@ def engine():
         yield bytes([shape, 6]) + bytes([0x00, 0x07, 0x00, 0xFF, 0x08, 0x0E, 0xFF, 0x0F, 0x00, 0x0B, 0x00, 0xFF, 0x40])
 
 
+def inflate():
+    """The compressor's level, then frames: shape, size, content."""
+    for level in range(0, 10, 3):
+        for shape in [0x08, 0x48, 0x18, 0x28, 0x0C]:
+            text = b"the same words again; " * 8
+            steps = b"".join(bytes([shape, len(part)]) + part for part in [text, text[:40], text]) + bytes(4)
+            yield bytes([level]) + steps
+    # Stored, fixed and dynamic blocks; a distance to before the begin; the end of the stream.
+    for frame in ["00", "000500faff68656c6c6f", "4a4c4c02", "4b040a00", "0300", "05c081080000000020b6f9eb"]:
+        yield bytes([6, 0, len(frame) // 2]) + bytes.fromhex(frame)
+
+
 def websocket():
     def frame(first, payload, key=None):
         size = len(payload)

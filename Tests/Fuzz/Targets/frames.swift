@@ -301,40 +301,21 @@ private final class Run {
 /// The peer's side of the codec of version 3, and gzip.
 private final class Peer {
     var checksum: UInt32 = 0
-    private var output: Deflater?
+    private var output: ZlibPeer?
     private var input: Inflater?
 
     /// A peer may drop its history at any time.
     func reset() { output = nil }
 
     func deflate(_ bytes: [UInt8]) -> [UInt8] {
-        if output == nil { output = Deflater(level: 6, windowBits: -15) }
-        guard let output else { finding("no compressor") }
-        var result = run(output.stream, bytes, Z_SYNC_FLUSH)
+        let peer = output ?? ZlibPeer(level: 6)
+        output = peer
+        var result = peer.frame(bytes)
         if result.suffix(4) == [0, 0, 0xFF, 0xFF] { result.removeLast(4) }
         return result
     }
 
-    func gzip(_ bytes: [UInt8]) -> [UInt8] {
-        guard let deflater = Deflater(level: 6, windowBits: 31) else { finding("no compressor") }
-        return run(deflater.stream, bytes, Z_FINISH)
-    }
-
-    private func run(_ z: UnsafeMutablePointer<z_stream>, _ bytes: [UInt8], _ flush: Int32) -> [UInt8] {
-        var bytes = bytes
-        var result = [UInt8](repeating: 0, count: bytes.count + bytes.count / 100 + 128)
-        let size = bytes.withUnsafeMutableBufferPointer { from in
-            result.withUnsafeMutableBufferPointer { to -> Int in
-                z.pointee.next_in = from.baseAddress
-                z.pointee.avail_in = uInt(from.count)
-                z.pointee.next_out = to.baseAddress
-                z.pointee.avail_out = uInt(to.count)
-                _ = CZlib.deflate(z, flush)
-                return to.count - Int(z.pointee.avail_out)
-            }
-        }
-        return Array(result.prefix(size))
-    }
+    func gzip(_ bytes: [UInt8]) -> [UInt8] { ZlibPeer(level: 6, windowBits: 31).frame(bytes, end: Z_FINISH) }
 
     /// The checksum after the content of a compressed frame, whatever it holds.
     func inflated(_ bytes: [UInt8]) -> UInt32 {

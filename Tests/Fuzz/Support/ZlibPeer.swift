@@ -1,0 +1,1 @@
+../../BLIPProtocolTests/ZlibPeer.swift
