@@ -90,7 +90,8 @@ final class WebSocketLink: Link {
         let room = limit + 64 + headerRoom + WebSocketFrame.maximumControlFrame
         var used = writeControl(buffer, connection)
         guard connection.phase == .open else { return used }
-        while buffer.count - used >= room {
+        let deflatedBefore = session.engine.bytesDeflated
+        while buffer.count - used >= room, session.engine.bytesDeflated &- deflatedBefore < Self.deflationPart {
             let start = base + used
             guard
                 let frame = connection.nextFrame(
@@ -120,6 +121,9 @@ final class WebSocketLink: Link {
         }
         return used
     }
+
+    /// Bytes deflated before what has become of them is sent, so that the peer works on it meanwhile.
+    private static let deflationPart: UInt64 = 16 << 10
 
     /// Writes the control frames that wait; how many bytes they take.
     private func writeControl(_ buffer: UnsafeMutableRawBufferPointer, _ connection: Connection) -> Int {

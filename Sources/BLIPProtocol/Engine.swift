@@ -92,6 +92,9 @@ public final class Engine: @unchecked Sendable {
     /// Bytes that compressed frames have become: work that the size on the wire does not tell.
     public var bytesInflated: UInt64 { state.pointee.counters.decompressionOutput }
 
+    /// Bytes that have become compressed frames, before compression.
+    public var bytesDeflated: UInt64 { state.pointee.counters.compressionInput }
+
     /// True if nothing is queued, under way or waited for, in either direction. Abandoned requests do not count once they
     /// are sent.
     public var isIdle: Bool {
