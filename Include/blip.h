@@ -167,7 +167,7 @@ typedef struct blip_event blip_event;
 /** Options of a connection, copied when it is made. Since 1.0. */
 typedef struct blip_connection_options blip_connection_options;
 
-/** One BLIP connection over a WebSocket: outgoing, or accepted by a listener. Since 1.0. */
+/** One BLIP connection: outgoing, accepted by a listener, or without a network. Since 1.0. */
 typedef struct blip_connection blip_connection;
 
 /** Options of a listener, copied when it is made. Since 1.0. */
@@ -193,6 +193,9 @@ typedef struct blip_reconnector blip_reconnector;
 
 /** One open connection for each URL. Since 1.0. */
 typedef struct blip_pool blip_pool;
+
+/** What a program brings to carry the frames of one connection itself. Since 1.0. */
+typedef struct blip_transport blip_transport;
 
 /**
  * Gives the version of the library that is loaded.
@@ -5279,6 +5282,270 @@ blip_status blip_pool_count(blip_pool *pool, size_t *count);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_pool_close_all(blip_pool *pool, uint16_t code, blip_slice reason);
+
+/** @} */
+
+/**
+ * @defgroup transports Transports of the program, and connections within the process
+ *
+ * A program can carry the frames of a connection itself: over a pipe, a serial line, a message bus.
+ * It makes a transport, gives it to a connection, says when it is open, hands over each frame that
+ * comes, and is given each frame that is to go. Frames are carried whole, in order, and none may be
+ * lost. A pair needs no transport: its two connections are joined in memory.
+ *
+ * @{
+ */
+
+/**
+ * Carries one frame to the peer.
+ *
+ * Called on the connection's loop thread, one frame after another, also if there is a queue. It
+ * must not wait.
+ *
+ * @param transport The transport.
+ * @param frame The frame: all of it has to arrive as one.
+ * @param context What was given with the function.
+ * @return BLIP_OK: taken; BLIP_AGAIN: not now, it is offered again after blip_transport_did_drain;
+ *     negative: the transport has failed, and the connection ends with this status.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef blip_status (*blip_transport_send_fn)(
+    blip_transport *transport, blip_slice frame, void *context);
+
+/**
+ * Tells that this side has ended the connection: nothing more is sent or taken.
+ *
+ * Called once, unless the program has said so itself by blip_transport_did_close. What was taken
+ * before should still be carried to the peer, whose program then calls blip_transport_did_close.
+ *
+ * @param transport The transport.
+ * @param code The WebSocket code: 1000, what blip_connection_close was given, 1002 for a peer that
+ *     broke the protocol and so on; 1006: without a word.
+ * @param reason A text for the peer, at most 123 bytes; may be empty.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_transport_close_fn)(
+    blip_transport *transport, uint16_t code, blip_slice reason, void *context);
+
+/**
+ * Tells that frames are taken again after blip_transport_did_receive has said BLIP_AGAIN.
+ *
+ * @param transport The transport.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_transport_resume_fn)(blip_transport *transport, void *context);
+
+/**
+ * Makes a transport, for one connection.
+ *
+ * @param fn Carries frames to the peer.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @param transport Receives the transport.
+ * @return BLIP_OK; BLIP_ERROR_ARGUMENT: fn or transport is NULL; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: transport is the caller's: blip_transport_release. context is lent until
+ * release_context is called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_new(
+    blip_transport_send_fn fn, void *context, void (*release_context)(void *),
+    blip_transport **transport);
+
+/**
+ * Takes one more reference.
+ *
+ * @param transport The transport.
+ * @return transport, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_transport_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_transport *blip_transport_retain(blip_transport *transport);
+
+/**
+ * Gives a reference back.
+ *
+ * The connection goes on; call blip_transport_did_close before if nothing will come any more.
+ *
+ * @param transport The transport.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_transport_release(blip_transport *transport);
+
+/**
+ * Sets who is told that this side has ended the connection.
+ *
+ * @param transport The transport.
+ * @param fn The function; NULL: nobody.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_set_close_callback(
+    blip_transport *transport, blip_transport_close_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who is told that frames are taken again.
+ *
+ * @param transport The transport.
+ * @param fn The function; NULL: nobody.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_set_resume_callback(
+    blip_transport *transport, blip_transport_resume_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Makes a connection over a transport of the program's; it waits for blip_transport_did_open.
+ *
+ * It is in state BLIP_STATE_CONNECTING, for the connect timeout at most. Both sides must speak the
+ * same protocol: nothing is negotiated. Who of them is the client makes no difference. There are no
+ * pings; options of HTTP, TLS and subprotocols are not used.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param transport The transport, which no connection has had before.
+ * @param protocol "BLIP_3", "BLIP" or "BLIP_1"; what blip_connection_protocol gives. After the
+ *     first two may come a plus sign and the name of an application.
+ * @param options Options, copied; NULL: the defaults.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL,
+ *     or the protocol is not known; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: the transport has or had a
+ *     connection; BLIP_ERROR_STOPPED; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: connection is the caller's: blip_connection_release. The other arguments are borrowed
+ * for the call; the connection keeps the transport.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_with_transport(
+    blip_runtime *runtime, blip_transport *transport, blip_slice protocol,
+    blip_connection_options *options, blip_connection **connection);
+
+/**
+ * Says that the transport carries frames now: the connection opens.
+ *
+ * @param transport The transport.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it has no connection, or
+ *     was open before; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_did_open(blip_transport *transport);
+
+/**
+ * Hands over a frame that has come from the peer.
+ *
+ * It is copied, and received on the connection's loop thread. While the connection does not read,
+ * because its queue is full, or if frames come faster than they are received, about 256 KiB wait;
+ * then BLIP_AGAIN is the answer: keep the frame, and go on when the resume callback says so.
+ *
+ * @param transport The transport.
+ * @param frame The frame, as the peer's program was given it.
+ * @return BLIP_OK; BLIP_AGAIN: not taken; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_ARGUMENT: a bad slice; BLIP_ERROR_STATE: not open yet; BLIP_ERROR_CLOSED: the
+ *     connection has ended; BLIP_ERROR_LIMIT: 4 GiB or more.
+ *
+ * Ownership: frame is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_did_receive(blip_transport *transport, blip_slice frame);
+
+/**
+ * Says that the transport takes frames again, after its function has said BLIP_AGAIN.
+ *
+ * @param transport The transport.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it has no connection;
+ *     BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_did_drain(blip_transport *transport);
+
+/**
+ * Says that the transport has ended; the connection ends when it has received what came before.
+ *
+ * @param transport The transport.
+ * @param status BLIP_OK: the peer has closed in order; negative: what has happened, such as
+ *     BLIP_ERROR_CONNECTION_LOST, which the connection ends with.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a positive status;
+ *     BLIP_ERROR_STATE: it has no connection; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_transport_did_close(blip_transport *transport, blip_status status);
+
+/**
+ * Makes two connections in this process that are joined in memory, open from the start.
+ *
+ * What one sends the other receives, by the same protocol as over a network: the first of the
+ * options' subprotocols. Open callbacks do not come. There are no addresses and no pings. On one
+ * loop (the same runtime with one thread) nothing is copied on the way.
+ *
+ * @param runtime_a The runtime of the first one; NULL: the shared one.
+ * @param runtime_b The runtime of the second one; NULL: the shared one.
+ * @param options Options of both, copied; NULL: the defaults, which cost no memory.
+ * @param a Receives the first one.
+ * @param b Receives the second one.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a or b is NULL;
+ *     BLIP_ERROR_STOPPED; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: a and b are the caller's: blip_connection_release. The other arguments are borrowed
+ * for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_pair(
+    blip_runtime *runtime_a, blip_runtime *runtime_b, blip_connection_options *options,
+    blip_connection **a, blip_connection **b);
+
+/**
+ * Makes a connection to a listener of this process, joined in memory, without a socket.
+ *
+ * To the listener it is one that it accepts, with its handlers and callbacks; there is no path,
+ * address or TLS. The first of the options' subprotocols that the listener has is taken. The
+ * connection opens when the listener's accept callback agrees; if it does not, it ends with
+ * BLIP_ERROR_REFUSED.
+ *
+ * @param listener The listener, which must have been started.
+ * @param runtime The runtime; NULL: the shared one.
+ * @param options Options, copied; NULL: the defaults, which cost no memory.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL;
+ *     BLIP_ERROR_STATE: the listener does not listen, or has all the connections that it may have;
+ *     BLIP_ERROR_SUBPROTOCOL: no subprotocol in common; BLIP_ERROR_STOPPED; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: connection is the caller's: blip_connection_release. The other arguments are borrowed
+ * for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_connect(
+    blip_listener *listener, blip_runtime *runtime, blip_connection_options *options,
+    blip_connection **connection);
 
 /** @} */
 

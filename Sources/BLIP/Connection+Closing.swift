@@ -106,6 +106,20 @@ extension Connection {
         session.link.fail(code: code, text: failure.text, self)
     }
 
+    /// The peer has said that it closes; nil: without a code.
+    func peerDidClose(_ code: UInt16?, _ reason: String) {
+        let number = Int64(code ?? 1005)
+        if phase == .open {
+            let said = reason.isEmpty ? "" : ": \(reason)"
+            let failure = Failure(
+                BLIP_ERROR_PEER_CLOSED, domain: "WebSocket", code: number,
+                "The peer closed the connection with code \(number)\(said)")
+            let isOrderly = code == nil || code == 1000 || code == 1001
+            startClosing(pending: failure, final: isOrderly ? nil : failure)
+        }
+        withInfo { $0.closeCode = Int32(number) }
+    }
+
     /// Nothing of BLIP is sent or received any more; whoever waits is told.
     func startClosing(pending: Failure, final: Failure?) {
         if pending.status == BLIP_ERROR_PEER_CLOSED, !isDraining {
@@ -203,6 +217,10 @@ extension Connection {
         dialer?.cancel()
         dialer = nil
         stream?.close()
+        if let carrier {
+            self.carrier = nil
+            carrier.end()
+        }
         if let failure {
             runtimeHold.log(BLIP_LOG_INFO, "connection", "ended: \(failure.text)")
             let error = OwnedError(ErrorRecord(failure))

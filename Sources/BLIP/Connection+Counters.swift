@@ -7,15 +7,20 @@ extension Connection {
     // MARK: On the loop
 
     /// Puts the figures where other threads read them together.
+    @inline(__always)
     func publishCounters(_ session: Session, _ stream: Transport.Stream) {
+        publishCounters(session, sent: stream.bytesSent, received: stream.bytesReceived)
+    }
+
+    func publishCounters(_ session: Session, sent: UInt64, received: UInt64) {
         let engine = session.engine
         let record = session.record
         let paused = engine.pausedMessages
         if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
         var counters = ConnectionCounters()
         counters.engine = engine.counters
-        counters.bytesSent = stream.bytesSent
-        counters.bytesReceived = stream.bytesReceived
+        counters.bytesSent = sent
+        counters.bytesReceived = received
         counters.errorsSent = record.errorsSent
         counters.errorsReceived = record.errorsReceived
         counters.readingPaused = record.readingPaused
@@ -91,7 +96,7 @@ extension Connection {
 
     /// The connection has ended: its last figures, and no levels.
     func endCounters(wasIdle: Bool) {
-        if let session, let stream { publishCounters(session, stream) }
+        if let session { publishCounters(session) }
         // Nothing that could let go of the listener may happen under the lock.
         let totals = listener?.totals(of: context)
         withInfo { info in
@@ -120,7 +125,7 @@ extension Connection {
     }
 
     private func readAll() -> (counters: ConnectionCounters, roundTrips: RoundTrips) {
-        if loop.isCurrent, let session, let stream { publishCounters(session, stream) }
+        if loop.isCurrent, let session { publishCounters(session) }
         // Before BLIP is spoken only the transport has figures, for the loop alone.
         let early = loop.isCurrent && session == nil ? stream : nil
         let state = state

@@ -56,7 +56,6 @@ extension Connection {
     }
 
     private func openTimerDidFire(_ now: UInt64) {
-        guard let stream else { return }
         if let farewell, now >= farewell.deadline { return beginClose(code: 1001, reason: [], nil) }
         session?.link.endPings(BLIP_ERROR_TIMEOUT, now: now, self)
         guard phase == .open else { return }
@@ -64,7 +63,7 @@ extension Connection {
             // There are no pings; the rest of the rhythm is kept.
             session?.engine.releaseIdleMemory()
             nextPing = now &+ configuration.pingInterval
-        } else if now >= nextPing {
+        } else if now >= nextPing, let stream {
             let hasHeard = stream.bytesReceived != lastBytesReceived
             if hasHeard || isReadingPaused {
                 silentPings = 0
@@ -85,10 +84,11 @@ extension Connection {
     }
 
     func startKeepAlive() {
-        guard let stream else { return }
-        lastBytesReceived = stream.bytesReceived
-        nextPing =
-            configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
+        if let stream {
+            lastBytesReceived = stream.bytesReceived
+            nextPing =
+                configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
+        }
         if let timer { loop.cancel(timer) }
         armNextTimer()
     }
@@ -98,7 +98,7 @@ extension Connection {
     /// Sends a ping; any thread. The handler gets the round trip in microseconds, or why there is none.
     public func ping(timeout: Int64, _ handler: Handler<blip_pong_fn>) -> blip_status {
         guard state == BLIP_STATE_OPEN else { return state < BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
-        guard protocolVersion > 1 else { return BLIP_ERROR_UNSUPPORTED }
+        guard protocolVersion > 1, !isFramed else { return BLIP_ERROR_UNSUPPORTED }
         perform { [self] in
             let now = loop.refreshNow()
             guard phase != .closed else { return }

@@ -168,6 +168,7 @@ extension Connection {
                 Failure(BLIP_ERROR_CLOSED, domain: "HTTP", code: 403, "The connection was refused."))
         }
         tell(BLIP_OBSERVE_AUTHENTICATED)
+        if isFramed { return carrierDidOpen() }
         if let upgrade { open(subprotocol: upgrade.subprotocol) } else { openStream() }
         stream?.resumeReading()
     }
@@ -262,7 +263,7 @@ extension Connection {
         if !waiting.isEmpty, let engine = openSession()?.engine {
             for message in waiting { hand(message, to: engine) }
         }
-        stream?.requestOutput()
+        requestOutput()
     }
 
     private func rememberHead(path: String, _ headers: HTTPHeaders) {

@@ -123,7 +123,7 @@ extension Connection {
         loop.post { [self] in
             guard phase == .open, let engine = session?.engine else { return }
             engine.resume(message)
-            stream?.requestOutput()
+            requestOutput()
         }
     }
 

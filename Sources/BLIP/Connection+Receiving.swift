@@ -325,7 +325,7 @@ extension Connection {
             let count = body.takeUnacknowledged()
             guard count > 0, let engine = session?.engine, phase == .open else { return }
             engine.acknowledge(message, count)
-            if engine.hasOutput { stream?.requestOutput() }
+            if engine.hasOutput { requestOutput() }
         }
     }
 
@@ -348,7 +348,7 @@ extension Connection {
             guard let engine = session?.engine, phase == .open else { return }
             engine.acknowledge(message, count)
             engine.consume(message, message.incomingBody.count)
-            if engine.hasOutput { stream?.requestOutput() }
+            if engine.hasOutput { requestOutput() }
         }
     }
 

@@ -272,6 +272,11 @@ extension Connection {
         }
         guard let session else { return }
         session.link.didFlush(self)
+        didFlush(session)
+    }
+
+    /// What was sent has been handed over.
+    func didFlush(_ session: Session) {
         guard !session.flushing.isEmpty else { return }
         let flushed = session.flushing
         session.flushing = []

@@ -36,6 +36,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     let configuration: Configuration
     private let place: Box<WebSocketURL>?
     weak let listener: Listener?
+    /// Accepted by a listener.
+    let isIncoming: Bool
+    /// A carrier brings whole frames, in place of a stream.
+    let isFramed: Bool
     /// The handle that callbacks get; the library's own reference keeps it valid until the closed callback was run.
     private(set) var handle: OpaquePointer?
 
@@ -51,6 +55,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var session: Session? { didSet { uncountedSession = session.map { Unmanaged.passUnretained($0) } } }
     var version = ProtocolVersion.v3
     var stream: Transport.Stream? { didSet { uncountedStream = stream.map { Unmanaged.passUnretained($0) } } }
+    /// In place of the stream; nil again once the connection has ended.
+    var carrier: FrameCarrier?
     // The same, for the paths that every message takes: the connection holds the objects, nobody has to count.
     private var uncountedSession: Unmanaged<Session>?
     private var uncountedStream: Unmanaged<Transport.Stream>?
@@ -94,7 +100,6 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     /// Where it connects to; nil if it was accepted.
     var url: WebSocketURL? { place?.value }
-    var isIncoming: Bool { place == nil }
     var loop: EventLoop { context.loop }
 
     /// An outgoing connection.
@@ -116,6 +121,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         self.configuration = configuration
         setup = setupFailure.map { Box($0) }
         self.context = context
+        isIncoming = false
+        isFramed = false
         place = Box(url)
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
@@ -134,10 +141,34 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         }
     }
 
-    /// A connection that a listener has accepted. Loop thread.
-    init(context: LoopContext, listener: Listener) {
+    /// One without a stream.
+    init(context: LoopContext, runtime: Runtime, configuration: Configuration, carrier: FrameCarrier) {
+        self.context = context
+        self.configuration = configuration
+        self.carrier = carrier
+        isIncoming = false
+        isFramed = true
+        place = nil
+        listener = nil
+        publishedState = Atomic(BLIP_STATE_NEW)
+        inbox = Inbox()
+        let settings = ConnectionSettings.none
+        knownSettings = settings
+        uncountedSettings = Unmanaged.passUnretained(settings)
+        runtimeHold = runtime
+        withInfo { $0.settings = knownSettings }
+        handle = HandleTable.create(self)
+        runtime.objectDidBegin()
+        carrier.connection = self
+    }
+
+    /// A connection that a listener has accepted. Loop thread, unless it has a carrier.
+    init(context: LoopContext, listener: Listener, carrier: FrameCarrier? = nil) {
         self.context = context
         self.listener = listener
+        self.carrier = carrier
+        isIncoming = true
+        isFramed = carrier != nil
         place = nil
         configuration = listener.configuration
         publishedState = Atomic(BLIP_STATE_CONNECTING)
@@ -149,6 +180,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtimeHold.objectDidBegin()
+        carrier?.connection = self
     }
 
     @inline(__always)
@@ -166,7 +198,13 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     /// Asks for a turn of output.
     @inline(__always)
-    func requestOutput() { uncountedStream?._withUnsafeGuaranteedRef { $0.requestOutput() } }
+    func requestOutput() {
+        if let uncountedStream {
+            uncountedStream._withUnsafeGuaranteedRef { $0.requestOutput() }
+        } else {
+            carrier?.requestOutput(loop)
+        }
+    }
 
     /// Calls `body` with the engine of an open connection.
     @inline(__always)
@@ -199,6 +237,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     }
 
     private func makeLink() -> Link {
+        if isFramed { return FrameLink() }
         if version == .v1 { return StreamLink(closeTimeout: configuration.closeTimeout) }
         return WebSocketLink(role: isIncoming ? .server : .client, configuration: configuration)
     }
@@ -360,7 +399,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         loop.post { [self] in
             isReadingPaused = false
             readingDidPause(false)
-            stream?.resumeReading()
+            resumeReading()
         }
     }
 }

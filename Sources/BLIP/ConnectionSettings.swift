@@ -13,6 +13,9 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var state: Handler<blip_state_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
 
+    /// Nothing is set; for the many connections that begin and end so.
+    static let none = ConnectionSettings()
+
     init() {
         handlers = HandlerTable()
         routes = handlers

@@ -15,6 +15,7 @@ public enum HandleKind: UInt8, Sendable {
     case message
     case error
     case counters
+    case transport
     case module = 13
     case reconnector
     case pool

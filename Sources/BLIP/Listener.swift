@@ -250,6 +250,17 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         }
     }
 
+    /// Accepts a connection from this process; nil if it may not.
+    func accept(_ end: PairEnd) -> Connection? {
+        let count = connections.add(1, ordering: .relaxed).newValue
+        guard maximumConnections == 0 || count <= maximumConnections, isListening, let context = runtime.context()
+        else {
+            connectionDidEnd()
+            return nil
+        }
+        return Connection(context: context, listener: self, carrier: end)
+    }
+
     public func connectionDidEnd() {
         guard connections.subtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
         if shared.withLock({ $0.phase == .stopping }) { endStopping() }

@@ -88,6 +88,21 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
         return (BLIP_OK, context.loop.runOnce(timeout: timeout))
     }
 
+    /// The same; nil once the runtime was stopped.
+    func context() -> LoopContext? { isStopped ? nil : pickContext() }
+
+    private let configuration = Locked<Configuration?>(nil)
+
+    /// What connections without options of their own and without TLS share.
+    var defaultConfiguration: Configuration {
+        configuration.withLock { known in
+            if let known { return known }
+            let new = Configuration(ConnectionOptions(), queue: queue, tls: nil)
+            known = new
+            return new
+        }
+    }
+
     // MARK: Life
 
     /// A connection or listener exists that needs the threads.

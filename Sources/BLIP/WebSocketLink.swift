@@ -56,7 +56,9 @@ final class WebSocketLink: Link {
                 handlePong(payload, connection)
                 consumed += count
             case .close(let code, let reason, let count):
-                peerDidClose(code, String(decoding: reason, as: UTF8.self), session, connection)
+                connection.peerDidClose(code, String(decoding: reason, as: UTF8.self))
+                closeFrame = closeFrame ?? (code, [])
+                act(on: closing.received(code: code, now: connection.loop.refreshNow()), connection)
                 consumed += count
             case .text(_, let count):
                 consumed += count
@@ -174,21 +176,6 @@ final class WebSocketLink: Link {
     }
 
     override func timeOut(now: UInt64, _ connection: Connection) { act(on: closing.timeOut(now: now), connection) }
-
-    private func peerDidClose(_ code: UInt16?, _ reason: String, _ session: Session, _ connection: Connection) {
-        let number = Int64(code ?? 1005)
-        if connection.phase == .open {
-            let said = reason.isEmpty ? "" : ": \(reason)"
-            let failure = Failure(
-                BLIP_ERROR_PEER_CLOSED, domain: "WebSocket", code: number,
-                "The peer closed the connection with code \(number)\(said)")
-            let isOrderly = code == nil || code == 1000 || code == 1001
-            connection.startClosing(pending: failure, final: isOrderly ? nil : failure)
-        }
-        connection.withInfo { $0.closeCode = Int32(number) }
-        closeFrame = closeFrame ?? (code, [])
-        act(on: closing.received(code: code, now: connection.loop.refreshNow()), connection)
-    }
 
     /// Does what the closing handshake says.
     private func act(on action: WebSocketCloseHandshake.Action, _ connection: Connection) {

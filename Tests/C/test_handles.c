@@ -52,6 +52,7 @@ static void release_kind(int kind, void *handle)
     case KIND_MESSAGE: blip_message_release(handle); break;
     case KIND_ERROR: blip_error_release(handle); break;
     case KIND_COUNTERS: blip_counters_release(handle); break;
+    case KIND_TRANSPORT: blip_transport_release(handle); break;
     }
 }
 
@@ -84,8 +85,17 @@ static void make_event_and_error(void **event, void **error)
     blip_queue_release(queue);
 }
 
+static blip_status take_frame(blip_transport *transport, blip_slice frame, void *context)
+{
+    (void)transport, (void)frame, (void)context;
+    return BLIP_OK;
+}
+
 static void make_all(void **handles)
 {
+    blip_transport *transport = NULL;
+    REQUIRE_OK(blip_transport_new(take_frame, NULL, NULL, &transport));
+    handles[KIND_TRANSPORT] = transport;
     blip_message *message = NULL;
     blip_queue *queue = NULL;
     blip_connection *connection = NULL;
@@ -153,6 +163,7 @@ static void check_live(void)
     CHECK_OK(blip_reconnector_state(live[KIND_RECONNECTOR], &number));
     CHECK_INT(number, BLIP_RECONNECTOR_NEW);
     CHECK_OK(blip_pool_count(live[KIND_POOL], &size));
+    CHECK_STATUS(blip_transport_did_drain(live[KIND_TRANSPORT]), BLIP_ERROR_STATE);
 }
 
 static void tear_down(void)
