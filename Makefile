@@ -159,6 +159,10 @@ test-fuzz: packages ## every seed and earlier finding of the fuzzers, once
 fuzz: packages ## each fuzzer for twenty seconds
 	Tests/Fuzz/run quick
 
+.PHONY: simulation
+simulation: packages ## ten thousand runs on a simulated network, and a fault at each byte of a conversation
+	SIMULATION_RUNS=$${SIMULATION_RUNS:-10000} SIMULATION_STRIDE=1 $(SWIFT) test --filter Simulation
+
 .PHONY: conformance
 conformance: tool ## BLIP and WebSocket conformance, both roles: our own suite and Autobahn's
 	Tests/Conformance/run blip

@@ -78,6 +78,8 @@ let package = Package(
         .testTarget(
             name: "WebSocketProtocolTests", dependencies: ["WebSocketProtocol"],
             swiftSettings: settings),
+        .testTarget(
+            name: "SimulationTests", dependencies: ["BLIPProtocol", "WebSocketProtocol"], swiftSettings: settings),
         .testTarget(name: "TransportTests", dependencies: ["Transport"], swiftSettings: settings),
         .testTarget(
             name: "CInterfaceTests", dependencies: ["BLIPCInterface", "CBLIP"],
