@@ -17,3 +17,20 @@ abi: ## compare the binary interface of blip.h with the one in docs/abi
 test-abi: lib test-packages $(VENV)/ready ## tests of the binary interface
 	@mkdir -p $(RESULTS)
 	$(VENV)/bin/python -m pytest -q Tests/ABI --junitxml=$(RESULTS)/abi.xml
+
+# Sphinx with its parts as Debian has them; any Python that has sphinx, myst_parser and furo will do.
+DOCS_PYTHON ?= /usr/bin/python3
+
+.PHONY: docs
+docs: lib docs-packages ## build guides and references as HTML into build/docs/html
+	$(PYTHON) scripts/make-docs $(BUILD)/docs/source
+	BLIP_ROOT=$(ROOT) BLIP_VERSION=$(VERSION) LIBBLIP_PATH=$(BUILD)/lib PYTHONDONTWRITEBYTECODE=1 \
+		$(DOCS_PYTHON) -m sphinx -q -W --keep-going -E -d $(BUILD)/docs/cache -b html $(BUILD)/docs/source $(BUILD)/docs/html
+
+.PHONY: docs-packages
+docs-packages:
+	@scripts/ensure-packages docs
+
+.PHONY: deb-check
+deb-check: deb-packages ## build the Debian packages twice and compare; lintian, autopkgtest, piuparts
+	scripts/check-deb

@@ -180,3 +180,62 @@ def block_words(block):
     if all(line.startswith("    ") for line in lines):
         return block
     return " ".join(line.strip() for line in lines)
+
+
+class Header:
+    """The whole header: introduction, groups, items and their docs by name, and what follows from them together."""
+
+    def __init__(self, path=HEADER):
+        text = path.read_text(encoding="utf-8")
+        self.introduction, *chapters = re.split(r"^@par ", introduction(text), flags=re.M)
+        self.chapters = [tuple(chapter.split("\n", 1)) for chapter in chapters]
+        self.groups = read_groups(text)
+        self.items = {item.name: item for group in self.groups for item in group.items}
+        self.docs = {name: Doc(item) for name, item in self.items.items()}
+
+    def constants_of(self, item):
+        """The constants that have to be explained with an item: those it names, families where it says "and so on"."""
+        text = " ".join(item.doc.split())
+        names = {}
+        for match in re.finditer(r"\b(BLIP_[A-Z0-9_]*[A-Z0-9])\b( and so on)?", text):
+            constant = match[1]
+            if constant not in self.items or constant.startswith("BLIP_ERROR_") or constant == "BLIP_OK":
+                continue
+            whole = match[2] or f"from {constant} to" in text
+            family = re.match(r"BLIP_[A-Z]+_", constant)
+            for name in [name for name in self.items if name.startswith(family[0])] if whole else [constant]:
+                names[name] = None
+        return list(names)
+
+    def value_of(self, constant):
+        return self.items[constant].source.split(None, 2)[2].strip("()")
+
+    def results_of(self, doc):
+        """What a function returns: pairs of a status (None for other results) and a sentence."""
+        parts = re.split(r"; (?=BLIP_|or why|or what|negative)", doc.result.rstrip("."))
+        if not doc.result:
+            return []
+        if len(parts) < 2 or not parts[0].startswith("BLIP_"):
+            return [(None, doc.result)]
+        results = []
+        for part in parts:
+            names, colon, words = part.partition(":")
+            if not re.fullmatch(r"(BLIP_\w+)(, BLIP_\w+)*", names):
+                results.append((None, capital(part.removeprefix("or "), doc.parameters) + "."))
+                continue
+            for name in names.split(", "):
+                said = words.strip() if colon else self.docs[name].abstract.rstrip(".")
+                results.append((name, capital(said, doc.parameters) + "."))
+        return results
+
+
+def split_blocks(text):
+    """Paragraphs, each on one line; indented ones are code and stay as they are."""
+    blocks = [block for block in re.split(r"\n\s*\n", text.strip("\n")) if block.strip()]
+    return [block_words(block) for block in blocks]
+
+
+def capital(text, parameters=()):
+    """A sentence begins big, unless with the name of a parameter."""
+    first = re.match(r"\w*", text)[0]
+    return text if first in dict(parameters) else text[:1].upper() + text[1:]

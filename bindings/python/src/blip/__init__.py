@@ -1,8 +1,10 @@
 """BLIP messaging over WebSocket: client and server, for asyncio. `blip.sync` has the same without asyncio.
 
-async with blip.connect("ws://localhost:4984/chat") as connection:
-    reply = await connection.request("profile", b"body", properties={"key": "value"})
-    print(reply.json())
+::
+
+    async with blip.connect("ws://localhost:4984/chat") as connection:
+        reply = await connection.request("profile", b"body", properties={"key": "value"})
+        print(reply.json())
 """
 
 from __future__ import annotations
