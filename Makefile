@@ -27,7 +27,7 @@ SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS)
 	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
 	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH))
 
-PARTS := swift c python javascript tool interop abi conformance fuzz
+PARTS := swift c python javascript tool interop abi docs conformance fuzz
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:

@@ -34,3 +34,8 @@ docs-packages:
 .PHONY: deb-check
 deb-check: deb-packages ## build the Debian packages twice and compare; lintian, autopkgtest, piuparts
 	scripts/check-deb
+
+.PHONY: test-docs
+test-docs: all test-packages $(VENV)/ready ## compile or run every code block of the pages
+	@mkdir -p $(RESULTS)
+	$(VENV)/bin/python -m pytest -q Tests/Docs --junitxml=$(RESULTS)/docs.xml

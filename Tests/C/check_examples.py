@@ -108,11 +108,31 @@ def chat(folder):
     return findings
 
 
+def loops(folder):
+    """Clients on loops of others; those whose library is not installed were not built."""
+    findings = []
+    with server(folder / "echo_server", "0") as (url, _):
+        for client in sorted(folder.glob("*_client")):
+            if client.name == "request_client":
+                continue
+            result = run(client, url, "echo", "hello")
+            expect(findings, (result.returncode, result.stdout) == (0, b"hello\n"), f"{client.name}: {result}")
+            result = run(client, url, "nobody")
+            expect(findings, result.returncode == 1 and b"BLIP/404" in result.stderr, f"{client.name}: {result}")
+    for client in sorted(folder.glob("*_client")):
+        if client.name != "request_client":
+            result = run(client, url, "echo", "hello")
+            expect(findings, result.returncode == 1 and b"BLIP_ERROR_REFUSED" in result.stderr, f"{client.name}: {result}")
+    expect(findings, (folder / "poll_client").exists(), "poll_client was not built")
+    return findings
+
+
 def checks(arguments):
     examples = arguments.build / "examples"
     return [
         ("echo_server and request_client", lambda: guarded(echo, examples)),
         ("file_server and file_transfer", lambda: guarded(files, examples)),
+        ("clients on poll, libuv and GLib", lambda: guarded(loops, examples)),
         ("chat_server and chat", lambda: guarded(chat, examples)),
     ]
 

@@ -155,8 +155,11 @@ def programs_of_the_manual(arguments, here):
 
 def every_example_is_built(arguments, here):
     sources = sorted((here.parent.parent / "examples" / "c").glob("*.c"))
-    findings = [f"{path.name} was not built" for path in sources
-                if not (arguments.build / "examples" / path.stem).exists()]
+    missing = [path for path in sources if not (arguments.build / "examples" / path.stem).exists()]
+    # Those of another library's loop are left out where that library is not.
+    findings = [f"{path.name} was not built" for path in missing
+                if not re.match("(libuv|glib)_", path.name) or subprocess.run(
+                    ["pkg-config", "--exists", {"l": "libuv", "g": "glib-2.0"}[path.name[0]]]).returncode == 0]
     for path in sources:
         lines = path.read_text(encoding="utf-8").count("\n")
         if lines >= 100:
