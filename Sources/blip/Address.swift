@@ -2,8 +2,8 @@ import CBLIP
 
 /// Where to listen or connect, in any of the forms that people type.
 ///
-/// `ws://host:port/path`, `wss://…`, `host:port`, `:port`, `port`, `unix:/path`, `ws+unix://%2Fpath/target`; an IPv6
-/// address stands in brackets.
+/// `ws://host:port/path`, `wss://…`, `host:port`, `:port`, `port`, `unix:/path`, `ws+unix://%2Fpath/target`, and for BLIP 1
+/// `blip://host:port`, `blips://…`, `blip+unix://%2Fpath`; an IPv6 address stands in brackets.
 struct Address {
     enum Place: Equatable {
         case tcp(host: String, port: UInt16)
@@ -12,6 +12,8 @@ struct Address {
 
     let place: Place
     let isSecure: Bool
+    /// BLIP 1, without WebSocket.
+    let isBLIP1: Bool
     /// The URL's path, without a query; nil when there is none but "/".
     let path: String?
 
@@ -22,8 +24,11 @@ struct Address {
         var rest = text[...]
         var secure = false
         var hasScheme = false
-        for (prefix, isSecure) in [("ws://", false), ("wss://", true), ("http://", false), ("https://", true)]
-        where text.lowercased().hasPrefix(prefix) {
+        isBLIP1 = ["blip:", "blips:", "blip+", "blips+"].contains { text.lowercased().hasPrefix($0) }
+        for (prefix, isSecure) in [
+            ("ws://", false), ("wss://", true), ("http://", false), ("https://", true), ("blip://", false),
+            ("blips://", true),
+        ] where text.lowercased().hasPrefix(prefix) {
             rest = rest.dropFirst(prefix.utf8.count)
             secure = isSecure
             hasScheme = true
@@ -33,8 +38,9 @@ struct Address {
                 throw Self.failure(text, "a Unix socket's address is unix:/path/of/socket")
             }
             place = .unix(path: socket.path)
-            isSecure = text.hasPrefix("wss+")
+            isSecure = text.hasPrefix("wss+") || text.hasPrefix("blips+")
             path = socket.target == "/" ? nil : socket.target
+            guard !isBLIP1 || path == nil else { throw Self.failure(text, "BLIP 1 carries no path") }
             return
         }
         if !hasScheme && Self.hasScheme(text) {
@@ -56,8 +62,10 @@ struct Address {
             throw Self.failure(text, "a path needs a whole URL: ws://host:port/path")
         }
         path = tail.isEmpty || tail == "/" ? nil : tail
+        guard !hasScheme || !isBLIP1 || path == nil else { throw Self.failure(text, "BLIP 1 carries no path") }
         isSecure = secure
-        place = try Self.hostAndPort(authority, of: text, hasScheme ? (secure ? 443 : 80) : nil, isListening)
+        let defaultPort: UInt16 = isBLIP1 ? 46353 : secure ? 443 : 80
+        place = try Self.hostAndPort(authority, of: text, hasScheme ? defaultPort : nil, isListening)
     }
 
     /// Whether a text is meant as a URL.
@@ -71,7 +79,7 @@ struct Address {
         if text.hasPrefix("unix:") {
             return (String(text.dropFirst("unix:".utf8.count)), nil)
         }
-        for prefix in ["ws+unix://", "wss+unix://"] where text.hasPrefix(prefix) {
+        for prefix in ["ws+unix://", "wss+unix://", "blip+unix://", "blips+unix://"] where text.hasPrefix(prefix) {
             let rest = text.dropFirst(prefix.utf8.count)
             let host = rest.prefix { $0 != "/" && $0 != "?" }
             let target = rest.dropFirst(host.count).prefix { $0 != "?" }
@@ -171,7 +179,10 @@ struct Address {
         let status = url.withSlice { blip_url_check($0, &error) }
         defer { blip_error_release(error) }
         guard status < 0 else { return }
-        let known = ["ws://", "wss://", "http://", "https://", "ws+unix://", "wss+unix://"]
+        let known = [
+            "ws://", "wss://", "http://", "https://", "ws+unix://", "wss+unix://", "blip://", "blips://",
+            "blip+unix://", "blips+unix://",
+        ]
         guard known.contains(where: { url.lowercased().hasPrefix($0) }) else {
             throw failure(url, "there is no such scheme: \(forms)")
         }

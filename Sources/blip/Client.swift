@@ -155,7 +155,7 @@ struct Client {
         return status == BLIP_ERROR_TLS_SETUP ? .usage(text, status: status) : .connection(text, status: status)
     }
 
-    private var isUnix: Bool { url.hasPrefix("ws+unix:") || url.hasPrefix("wss+unix:") }
+    private var isUnix: Bool { url.prefix { $0 != ":" }.hasSuffix("+unix") }
 
     private func advice(_ status: blip_status, _ detail: Detail?) -> String? {
         switch status {

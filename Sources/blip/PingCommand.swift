@@ -71,6 +71,10 @@ enum PingCommand {
             { context in
                 if let context { Unmanaged<Pong>.fromOpaque(context).release() }
             })
+        guard status != BLIP_ERROR_UNSUPPORTED else {
+            throw .usage(
+                "cannot ping \(Terminal.escape(connection.url)): BLIP 1 has no pings (blip request works)", status: status)
+        }
         guard status >= 0 else { throw connection.lost(status) }
         // The library ends every ping by its own deadline; the second more only guards against waiting for ever.
         let (result, microseconds) = pong.wait(until: Clock.now + UInt64(patience + 1000) * 1_000_000)

@@ -15,6 +15,7 @@ enum ServeCommand {
             Option(
                 name: "--protocol", value: "NAME", isRepeatable: true,
                 help: "WebSocket subprotocol to speak, as BLIP_3+CBMobile_3 (default: BLIP_3 and BLIP)"),
+            Option(name: "--blip1", help: "also serve clients of BLIP 1 (blip://) on the same port"),
             Option(name: "--tls-cert", value: "FILE", help: "certificate chain (PEM): serve wss, with --tls-key"),
             Option(name: "--tls-key", value: "FILE", help: "private key (PEM) of --tls-cert"),
             Option(name: "--client-ca", value: "FILE", help: "require client certificates signed by these (PEM)"),
@@ -26,7 +27,8 @@ enum ServeCommand {
         ],
         notes: """
             ADDRESS: ws://host:port/path, wss://…, host:port, :port (every interface), port (127.0.0.1 only), or
-            unix:/path. Port 0 takes a free one. The URL to connect to is printed as one line. SIGINT and SIGTERM end it.
+            unix:/path. With blip:// or blips:// it serves BLIP 1 alone, which has no path. Port 0 takes a free one. The
+            URL to connect to is printed as one line. SIGINT and SIGTERM end it.
 
             Profiles:
               echo    answers with the request's body, properties and flags, whatever the size
@@ -106,6 +108,12 @@ enum ServeCommand {
             guard path.hasPrefix("/"), status >= 0 else {
                 throw .usage("--path wants a path that begins with /, not \(Terminal.quote(path))")
             }
+        }
+        if address.isBLIP1 || arguments.has("--blip1") {
+            try Library.check(blip_listener_options_set_blip1(options, true), "use --blip1")
+        }
+        if address.isBLIP1 {
+            try Library.check(blip_listener_options_set_websocket(options, false), "use \(arguments.operands[0])")
         }
         if let path = arguments.value("--metrics"), path.hasPrefix("/") {
             let status = path.withSlice { blip_listener_options_set_metrics_path(options, $0) }

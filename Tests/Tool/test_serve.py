@@ -108,12 +108,12 @@ def test_the_path_of_the_url_is_served_alone():
     with Server(address="ws://127.0.0.1:0/db") as server:
         assert server.url.endswith("/db")
         assert blip("request", server.url, "echo").returncode == 0
-        assert blip("request", f"ws://127.0.0.1:{server.port}/", "echo").returncode == 2
+        assert blip("request", f"ws://127.0.0.1:{server.port}/", "echo").returncode == 64
 
 
 def test_port_in_use(server):
     result = blip("serve", f"127.0.0.1:{server.port}")
-    assert result.returncode == 2
+    assert result.returncode == 64
     text = result.stderr.decode()
     assert text.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use (another program" in text
@@ -222,3 +222,44 @@ def test_metrics_on_a_port_of_their_own():
 def test_metrics_somewhere_impossible(where):
     done = blip("serve", "127.0.0.1:0", "--metrics", where)
     assert done.returncode == 64 and b"--metrics wants" in done.stderr
+
+
+def test_blip1_beside_websockets():
+    with Server("--blip1") as server:
+        assert server.url == f"ws://127.0.0.1:{server.port}/"
+        for url in (server.url, f"blip://127.0.0.1:{server.port}"):
+            answer = blip("request", url, "echo", "-d", "hello", "-p", "a=b")
+            assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"hello", b"")
+
+
+def test_blip1_alone(tmp_path, certificates):
+    identity = ("--tls-cert", certificates / "server.pem", "--tls-key", certificates / "server.key")
+    trusting = ("--ca-file", certificates / "ca.pem")
+    for address, options, client_options in (
+        ("blip://127.0.0.1:0", (), ()),
+        ("blips://localhost:0", identity, trusting),
+        (f"blip+unix://{str(tmp_path / 'socket').replace('/', '%2F')}", (), ()),
+    ):
+        with Server(*options, address=address) as server:
+            assert server.url.split("://")[0] == address.split("://")[0]
+            answer = blip("request", server.url, "sink", "-d", "hello", *client_options)
+            assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"5", b"")
+            refused = blip("request", server.url.replace("blip", "ws", 1), "echo", *client_options)
+            assert refused.returncode != 0
+
+
+def test_blip1_is_off_by_default(server):
+    answer = blip("request", f"blip://127.0.0.1:{server.port}", "echo", "-d", "hello")
+    assert answer.returncode != 0
+    assert b"ended the connection" in answer.stderr or b"lost" in answer.stderr
+
+
+def test_blip1_has_no_path_and_no_pings():
+    for command in (("serve", "blip://127.0.0.1:0/path"), ("request", "blip://127.0.0.1:1/path", "echo")):
+        answer = blip(*command)
+        assert answer.returncode == 64
+        assert b"BLIP 1" in answer.stderr
+    with Server("--blip1") as server:
+        answer = blip("ping", f"blip://127.0.0.1:{server.port}")
+        assert answer.returncode == 64
+        assert b"BLIP 1 has no pings" in answer.stderr
