@@ -4646,12 +4646,13 @@ blip_status blip_module_set_interceptor(
  * @param module The module.
  * @param profile The text of the property Profile that is to be handled.
  * @param flags 0 or BLIP_HANDLER_STREAM.
- * @param fn The function.
+ * @param fn The function; may be NULL for connections with a queue that is read by
+ *     blip_queue_next.
  * @param context What fn is given as its last argument; may be NULL.
  * @param release_context Called exactly once with context, when fn will not be called any more; or
  *     NULL.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL, or an
- *     unknown flag; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it is registered already.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: an unknown flag;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it is registered already.
  *
  * Ownership: profile is borrowed for the call. context is lent until release_context is called,
  * which happens at once if the call fails.

@@ -58,6 +58,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         _ attachment: Attachment, _ what: UInt32, _ connection: Connection, _ message: BLIPMessage?,
         _ status: blip_status
     ) {
+        // Another queue may tell of the message at the same time.
+        if let message { HandleTable.prepare(message) }
         self.init(
             .observed(attachment, connection.holdHandle()), status: status, value: Int64(what), connection: connection,
             message: message)

@@ -158,6 +158,12 @@ public enum HandleTable {
         }
     }
 
+    /// Gives an object its slot now, before several threads may want to lend it for the first time.
+    static func prepare(_ object: some SlotOwner) {
+        guard object.slot == 0, let index = allocateSlot(for: object) else { return }
+        object.slot = index
+    }
+
     /// A handle for the time of a callback. The caller holds the object and calls `takeBack` behind the callback; no
     /// reference of the object is counted unless the program keeps the handle.
     @inline(__always)

@@ -70,8 +70,7 @@ public final class Module: SlotOwner, @unchecked Sendable {
     }
 
     public func setHandler(_ profile: Text, _ handler: RequestHandler) -> blip_status {
-        guard handler.function != nil else { return BLIP_ERROR_ARGUMENT }
-        return change {
+        change {
             handlers.removeAll { $0.profile.equals(profile) }
             handlers.append((profile, handler))
         }

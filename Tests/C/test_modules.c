@@ -673,7 +673,6 @@ TEST(handlers_of_modules_stand_behind_the_own_ones)
     CHECK_OK(blip_module_set_handler(two, S("new"), 0, answer_text, "two", NULL));
     CHECK_OK(blip_module_set_handler(two, S("newer"), 0, answer_text, "two", NULL));
     CHECK_STATUS(blip_module_set_handler(two, S("x"), 7, answer_text, "two", NULL), BLIP_ERROR_ARGUMENT);
-    CHECK_STATUS(blip_module_set_handler(two, S("x"), 0, NULL, "two", NULL), BLIP_ERROR_ARGUMENT);
     REQUIRE_OK(blip_connection_add_module(pair.accepted, one));
     REQUIRE_OK(blip_connection_add_module(pair.accepted, two));
     check_answer(pair.client, "echo", "", 0);

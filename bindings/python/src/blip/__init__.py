@@ -10,12 +10,13 @@
 from __future__ import annotations
 
 from . import sync
-from ._asyncio import Connection, Listener, Reply, Request, connect, serve
+from ._asyncio import Connection, Listener, Pool, Reconnector, Reply, Request, connect, reconnect, serve
 from ._body import Body
 from ._connection import IP_POLICIES, LIMITS
 from ._counters import COUNTERS, Counters, counters, metrics_text
 from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
 from ._ffi import VERSION as LIBRARY_VERSION
+from ._life import OBSERVATIONS, Observation, Observer
 from ._message import Response
 from .errors import (
     Cancelled,
@@ -39,6 +40,7 @@ __all__ = [
     "LIBRARY_VERSION",
     "IP_POLICIES",
     "LIMITS",
+    "OBSERVATIONS",
     "TLS_1_2",
     "TLS_1_3",
     "Body",
@@ -52,7 +54,11 @@ __all__ = [
     "LibraryNotFound",
     "ListenFailed",
     "Listener",
+    "Observation",
+    "Observer",
+    "Pool",
     "ProtocolError",
+    "Reconnector",
     "Reply",
     "Request",
     "Response",
@@ -61,6 +67,7 @@ __all__ = [
     "TimeoutError",
     "UsageError",
     "connect",
+    "reconnect",
     "counters",
     "metrics_text",
     "serve",

@@ -46,7 +46,7 @@ from ._connection import (
     url_of,
 )
 from ._feed import AGAIN, CLOSED, Feed
-from ._ffi import Slice, Status, bind
+from ._ffi import Slice, Status, bind, bind_waiting
 from ._message import (
     COMPRESSED,
     NO_REPLY,
@@ -61,6 +61,17 @@ from ._message import (
     response_error,
 )
 from ._pump import HandlerCall, LoopPump, OwnerCall, Pump, event_value, log, loop_pump, new_context
+from ._life import (
+    BasePool,
+    BaseReconnector,
+    Observation,
+    Observer,
+    new_pool,
+    observe_connection,
+    observe_listener,
+    pool_connection,
+    release_connection,
+)
 from .errors import ResponseError, check, connect_failure, failure, listener_failure
 
 _connection_connect = bind("blip_connection_connect")
@@ -82,6 +93,8 @@ _message_set_streamed = bind("blip_message_set_streamed")
 _message_set_sent_callback = bind("blip_message_set_sent_callback")
 _message_set_progress_callback = bind("blip_message_set_progress_callback")
 _message_read = bind("blip_message_read")
+_reconnector_new = bind_waiting("blip_reconnector_new")
+_reconnector_send = bind("blip_reconnector_send")
 _message_respond = bind("blip_message_respond")
 
 HandlerResult = Union[Body, Response]
@@ -449,36 +462,16 @@ class _Handlers:
             task.add_done_callback(self._tasks.discard)
 
 
-class Connection(_Handlers, BaseConnection):
-    """A BLIP connection in an asyncio program. Made by `connect`, or by a listener."""
+class _Sender(_Handlers):
+    """Sends requests, through a connection or a reconnector."""
 
-    def _setup(self, handle: int, pump: Pump) -> None:
-        super()._setup(handle, pump)
-        self._loop = asyncio.get_running_loop()
-        self._tasks = set()
-        self._closed: asyncio.Future[int] = self._loop.create_future()
+    _handle: int
+    _send: Callable[..., int] = staticmethod(_connection_send)
 
-    async def __aenter__(self) -> Connection:
-        return self
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        if kind is None:
-            await self.close_gracefully(timeout=5)
-        else:
-            await self.close()
-
-    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
-        BaseConnection._register(self, profile, stream, context)
-
-    def _connection_of(self, event: int) -> Connection:
-        return self
-
-    def _did_close(self, status: int) -> None:
-        if not self._closed.done():
-            self._closed.set_result(status)
-        self._drop_contexts()
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted for sending and not yet handed to the operating system."""
+        return 0
 
     async def request(
         self,
@@ -532,7 +525,7 @@ class Connection(_Handlers, BaseConnection):
             future = self._loop.create_future()
             context = new_context()
             pump.waiters[context] = future
-            status = _connection_send(self._handle, message, None, context, None)
+            status = self._send(self._handle, message, None, context, None)
             if status < 0:
                 del pump.waiters[context]
                 pump.forget(kept)
@@ -593,7 +586,7 @@ class Connection(_Handlers, BaseConnection):
                 future = self._loop.create_future()
                 kept = self._expect_status(future, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
-            status = _connection_send(self._handle, message, None, None, None)
+            status = self._send(self._handle, message, None, None, None)
             if status < 0:
                 pump.forget(kept)
             elif feed is not None:
@@ -638,6 +631,47 @@ class Connection(_Handlers, BaseConnection):
 
         pump.calls[context] = complete
         return context
+
+class Connection(_Sender, BaseConnection):
+    """A BLIP connection in an asyncio program. Made by `connect`, or by a listener."""
+
+    backlog = BaseConnection.backlog
+
+    def observe(self, function: Callable[[Observation], Any], *kinds: str) -> Observer:
+        """Calls the function with what the connection does; kinds: those of `blip.OBSERVATIONS` that are wanted, or all.
+
+        What this returns has `remove`; letting go of it ends nothing.
+        """
+        self._observers.append(observer := observe_connection(self._handle, self._pump, function, kinds))
+        return observer
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        super()._setup(handle, pump)
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set()
+        self._closed: asyncio.Future[int] = self._loop.create_future()
+
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            await self.close_gracefully(timeout=5)
+        else:
+            await self.close()
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseConnection._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return self
+
+    def _did_close(self, status: int) -> None:
+        if not self._closed.done():
+            self._closed.set_result(status)
+        self._drop_contexts()
 
     async def ping(self, timeout: Optional[float] = 10) -> float:
         """Sends a WebSocket ping; the seconds until its pong."""
@@ -785,6 +819,7 @@ def connect(
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
@@ -800,7 +835,7 @@ def connect(
     `http_proxy` and so on. local_address: (address or interface, port) to connect from. ip: one of `IP_POLICIES`.
     service_lookup: SRV records say where the host's servers are.
     timeout: seconds for lookup, connection, proxy, TLS and upgrade together; 15 by default. ping: (seconds
-    between pings, missed ones that mean the peer is gone). limits: see `LIMITS`. handlers: {profile: function}, in
+    between pings, missed ones that mean the peer is gone). ping_only_idle: none while something comes. limits: see `LIMITS`. handlers: {profile: function}, in
     place before the first request can arrive. Raises `ConnectionFailed`, and `UsageError` for a URL that is none.
     """
     given = dict(locals())
@@ -809,8 +844,180 @@ def connect(
     return _Connecting(url_of(url, given), handlers, given)
 
 
+class _Member(Connection):
+    """A connection that a reconnector or a pool has made."""
+
+    def _setup(self, handle: int, pump: Pump) -> None:
+        super()._setup(handle, pump)
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        if self.is_open:
+            self._opened.set_result(0)
+
+    def _did_open(self) -> None:
+        if not self._opened.done():
+            self._opened.set_result(0)
+
+    def _did_end(self, status: int) -> None:
+        if not self._opened.done():
+            self._opened.set_result(status if status < 0 else Status.CLOSED)
+        self._did_close(status)
+
+
+class Reconnector(_Sender, BaseReconnector):
+    """A connection to one URL, and another one whenever that has ended. Made by `reconnect`."""
+
+    _send = staticmethod(_reconnector_send)
+
+    def _begin(self, handle: int, pump: Pump, given: Dict[str, Any]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tasks = set()
+        self._changed: asyncio.Future[None] = self._loop.create_future()
+        # What the events have told: with the status, and in order.
+        self._told = ("new", 0)
+        self._setup(handle, pump, given, _Member)
+
+    async def __aenter__(self) -> Reconnector:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.stop(timeout=5 if kind is None else 0)
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseReconnector._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return cast(Connection, BaseReconnector._connection_of(self, event))
+
+    def _did_change(self, state: str, status: int) -> None:
+        self._told = (state, status)
+        if not self._changed.done():
+            self._changed.set_result(None)
+        self._changed = self._loop.create_future()
+
+    @property
+    def connection(self) -> Optional[Connection]:
+        """The connection of the moment."""
+        return cast(Optional[Connection], self._current())
+
+    async def _until(self, *states: str) -> Tuple[str, int]:
+        while self._told[0] not in states:
+            await asyncio.shield(self._changed)
+        return self._told
+
+    async def wait_open(self) -> None:
+        """Returns when a connection is open; raises why there will be none."""
+        state, status = await self._until("open", "stopped")
+        if state == "stopped":
+            raise failure(status or Status.CLOSED, "no connection")
+
+    async def stop(self, timeout: float = 0) -> None:
+        """Ends for ever; the connection closes, gracefully within the timeout."""
+        self._stop(timeout)
+        await self._until("stopped")
+
+
+def reconnect(
+    url: Optional[str] = None,
+    *,
+    unix_path: Optional[PathLike] = None,
+    path: Optional[str] = None,
+    tls: bool = False,
+    protocols: Union[str, Sequence[str], None] = None,
+    headers: Optional[Headers] = None,
+    user_agent: Optional[str] = None,
+    ca_file: Optional[PathLike] = None,
+    verify: bool = True,
+    identity: Optional[Identity] = None,
+    server_name: Optional[str] = None,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    proxy: Optional[str] = None,
+    proxy_from_environment: bool = False,
+    proxy_ca_file: Optional[PathLike] = None,
+    local_address: Optional[Tuple[str, int]] = None,
+    ip: Optional[str] = None,
+    service_lookup: bool = False,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    backoff: Optional[Tuple[float, float, float]] = None,
+    attempts: Optional[int] = None,
+    stable_time: Optional[float] = None,
+    carry_over: bool = False,
+    persistent: bool = False,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+) -> Reconnector:
+    """Begins to connect, and does so again whenever the connection has ended; inside a running asyncio loop.
+
+    The arguments are those of `connect`, and: backoff: (seconds, seconds, factor): the longest wait behind the first
+    failure, the longest of all, and how it grows; the waits are random parts of these; by default (0.5, 30, 2).
+    attempts: how many tries in a row may fail. stable_time: seconds that a connection has to be open for the count to
+    begin anew. carry_over: requests of which nothing was sent wait for the next connection; those of which a part was
+    sent are never sent again. persistent: go on also after what cannot get better, such as HTTP 404. handlers:
+    {profile: function}.
+    """
+    given = dict(locals())
+    for name in ("url", "handlers"):
+        given.pop(name)
+    pump = loop_pump(Reply)
+    reconnector = Reconnector()
+    reconnector._begin(new_connection(url_of(url, given), pump.queue, given, _reconnector_new), pump, given)
+    reconnector._add_handlers(handlers)
+    reconnector._connect()
+    return reconnector
+
+
+class Pool(BasePool):
+    """One open connection for each URL: `await pool.connection(url)`; inside a running asyncio loop.
+
+    idle_timeout: after so many seconds a connection that nobody refers to and that carries nothing is closed.
+    """
+
+    def __init__(self, *, idle_timeout: Optional[float] = None) -> None:
+        pump = loop_pump(Reply)
+        self._setup(new_pool(pump.queue), pump, idle_timeout, _Member)
+
+    async def __aenter__(self) -> Pool:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    async def connection(self, url: str) -> Connection:
+        """The open connection to a URL, made if there is none."""
+        handle = pool_connection(self._handle, url)
+        try:
+            connection = cast(_Member, self._family.of(handle))
+            status = await asyncio.shield(connection._opened)
+            if status < 0:
+                raise connect_failure(status, handle)
+            return connection
+        finally:
+            release_connection(handle)
+
+    async def close(self, code: int = 1001, reason: str = "") -> None:
+        """Closes all connections. The pool can be used again."""
+        for connection in self._close_all(code, reason):
+            await connection.wait_closed()
+
+
 class Listener(_Handlers, BaseListener):
     """Accepts connections in an asyncio program. Made by `serve`."""
+
+    def observe(self, function: Callable[[Observation], Any], *kinds: str) -> Observer:
+        """Calls the function with what its connections do; kinds: those of `blip.OBSERVATIONS` that are wanted, or all.
+
+        What this returns has `remove`; letting go of it ends nothing.
+        """
+        self._observers.append(observer := observe_listener(self._handle, self._pump, function, kinds))
+        return observer
 
     def _setup(self, handle: int, pump: Pump) -> None:
         super()._setup(handle, pump)
@@ -941,6 +1148,7 @@ def serve(
     handshake_timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,

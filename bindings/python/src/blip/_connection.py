@@ -136,6 +136,8 @@ def _common_options(options: Options, given: Dict[str, Any]) -> None:
     if given.get("ping") is not None:
         interval, missed = given["ping"]
         options.set("set_ping", milliseconds(interval), missed)
+    if given.get("ping_only_idle"):
+        options.set("set_ping_only_idle", True)
     if given.get("frame_size") is not None:
         options.set("set_frame_size", given["frame_size"])
     if given.get("compression_level") is not None:
@@ -187,8 +189,10 @@ def _way_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_service_lookup", True)
 
 
-def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
-    """A connection that is not yet connecting."""
+def new_connection(
+    url: str, queue: int, given: Dict[str, Any], make: Callable[..., int] = _connection_new
+) -> int:
+    """A connection that is not yet connecting, or what `make` makes of a URL and options."""
     options = Options("blip_connection_options_", _connection_options_new())
     try:
         options.set("set_queue", queue)
@@ -211,7 +215,7 @@ def new_connection(url: str, queue: int, given: Dict[str, Any]) -> int:
         _way_options(options, given)
         out = c_void_p()
         address = url_slice(url)
-        status = _connection_new(runtime(), address, options.handle, byref(out))
+        status = make(runtime(), address, options.handle, byref(out))
         if status < 0:
             raise url_failure(status, address)
         return out.value or 0
@@ -277,12 +281,16 @@ class BaseConnection:
         self._handle = handle
         self._pump = pump
         self._contexts: List[int] = []
+        self._observers: List[Any] = []
         self._profiles: Set[Optional[str]] = set()
 
     def _drop_contexts(self) -> None:
         for context in self._contexts:
             self._pump.forget(context)
         self._contexts.clear()
+        for observer in self._observers:
+            observer.remove()
+        self._observers.clear()
 
     def __repr__(self) -> str:
         return f"<blip connection {self.url} {self.state}>"
@@ -502,12 +510,15 @@ class BaseListener:
             self._handle = 0
             for context in self._contexts:
                 self._pump.forget(context)
+            for observer in self._observers:
+                observer.remove()
             release(handle)
 
     def _setup(self, handle: int, pump: Pump) -> None:
         self._handle = handle
         self._pump = pump
         self._contexts: List[int] = []
+        self._observers: List[Any] = []
         self._connections: Dict[int, Any] = {}
         self._next_connection = 1
         self._accept_functions: List[Callable[[Any], Any]] = []

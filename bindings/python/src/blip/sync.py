@@ -75,9 +75,32 @@ from ._pump import (
     rest_if_ending,
     thread_pump,
 )
+from ._life import (
+    BasePool,
+    BaseReconnector,
+    Observation,
+    Observer,
+    new_pool,
+    observe_connection,
+    observe_listener,
+    pool_connection,
+    release_connection,
+)
 from .errors import Error, ResponseError, TimeoutError, check, connect_failure, failure, listener_failure
 
-__all__ = ["Connection", "Listener", "Reply", "Request", "Response", "ResponseError", "connect", "serve"]
+__all__ = [
+    "Connection",
+    "Listener",
+    "Pool",
+    "Reconnector",
+    "Reply",
+    "Request",
+    "Response",
+    "ResponseError",
+    "connect",
+    "reconnect",
+    "serve",
+]
 
 _connection_wait_open = bind_waiting("blip_connection_wait_open")
 _connection_wait_closed = bind_waiting("blip_connection_wait_closed")
@@ -96,6 +119,9 @@ _message_set_progress_callback = bind("blip_message_set_progress_callback")
 _message_set_sent_callback = bind("blip_message_set_sent_callback")
 _message_read_wait = bind_waiting("blip_message_read_wait")
 _message_respond = bind("blip_message_respond")
+_reconnector_new = bind_waiting("blip_reconnector_new")
+_reconnector_send = bind("blip_reconnector_send")
+_reconnector_wait_open = bind_waiting("blip_reconnector_wait_open")
 _listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
 
 Handler = Callable[["Request"], Union[Body, Response]]
@@ -400,28 +426,17 @@ class _Handlers:
         threading.Thread(target=job, name="blip-stream", daemon=True).start()
 
 
-class Connection(_Handlers, BaseConnection):
-    """A BLIP connection. Made by `connect`, or by a listener."""
+class _Sender(_Handlers):
+    """Sends requests, through a connection or a reconnector."""
 
-    _pump: ThreadPump
+    _handle: int
+    _send: Callable[..., int] = staticmethod(_connection_send)
     _workers: Optional[_Workers] = None
 
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        if kind is None:
-            self.close_gracefully(timeout=5)
-        else:
-            self.close()
-
-    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
-        BaseConnection._register(self, profile, stream, context)
-
-    def _connection_of(self, event: int) -> Connection:
-        return self
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted for sending and not yet handed to the operating system."""
+        return 0
 
     def request(
         self,
@@ -475,7 +490,7 @@ class Connection(_Handlers, BaseConnection):
             waiter = Waiter() if feed is None else feed.result
             context = new_context()
             pump.waiters[context] = waiter
-            status = _connection_send(self._handle, message, None, context, None)
+            status = self._send(self._handle, message, None, context, None)
             if status < 0:
                 del pump.waiters[context]
                 pump.forget(kept)
@@ -540,7 +555,7 @@ class Connection(_Handlers, BaseConnection):
                 waiter = Waiter()
                 kept = self._expect_status(waiter, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
-            status = _connection_send(self._handle, message, None, None, None)
+            status = self._send(self._handle, message, None, None, None)
             if status < 0:
                 pump.forget(kept)
             else:
@@ -586,6 +601,39 @@ class Connection(_Handlers, BaseConnection):
 
         pump.calls[context] = complete
         return context
+
+class Connection(_Sender, BaseConnection):
+    """A BLIP connection. Made by `connect`, or by a listener."""
+
+    _pump: ThreadPump
+    _workers: Optional[_Workers] = None
+    backlog = BaseConnection.backlog
+
+    def observe(self, function: Callable[[Observation], Any], *kinds: str) -> Observer:
+        """Calls the function with what the connection does; kinds: those of `blip.OBSERVATIONS` that are wanted, or all.
+
+        What this returns has `remove`; letting go of it ends nothing.
+        """
+        self._pump.start()
+        self._observers.append(observer := observe_connection(self._handle, self._pump, function, kinds))
+        return observer
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if kind is None:
+            self.close_gracefully(timeout=5)
+        else:
+            self.close()
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseConnection._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return self
 
     def ping(self, timeout: Optional[float] = 10) -> float:
         """Sends a WebSocket ping; the seconds until its pong."""
@@ -656,6 +704,7 @@ def connect(
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
@@ -689,11 +738,160 @@ def connect(
     return connection
 
 
+class _Member(Connection):
+    """A connection that a reconnector or a pool has made."""
+
+    def _did_open(self) -> None:
+        pass
+
+    def _did_end(self, status: int) -> None:
+        self._drop_contexts()
+
+
+class Reconnector(_Sender, BaseReconnector):
+    """A connection to one URL, and another one whenever that has ended. Made by `reconnect`."""
+
+    _pump: ThreadPump
+    _send = staticmethod(_reconnector_send)
+
+    def __enter__(self) -> Reconnector:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.stop(timeout=5 if kind is None else 0)
+
+    def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
+        BaseReconnector._register(self, profile, stream, context)
+
+    def _connection_of(self, event: int) -> Connection:
+        return cast(Connection, BaseReconnector._connection_of(self, event))
+
+    def on_state(self, function: Callable[[str, int], Any]) -> Callable[[str, int], Any]:
+        """Decorator: the function is called, on a thread of the package, with each new state and a `Status`."""
+        self._pump.start()
+        return BaseReconnector.on_state(self, function)
+
+    @property
+    def connection(self) -> Optional[Connection]:
+        """The connection of the moment."""
+        return cast(Optional[Connection], self._current())
+
+    def wait_open(self, timeout: Optional[float] = None) -> None:
+        """Returns when a connection is open; raises why there will be none."""
+
+        def wait(piece: int) -> int:
+            self._pump.poll()
+            return _reconnector_wait_open(self._handle, piece)  # type: ignore[no-any-return]
+
+        status = _in_pieces(wait, timeout)
+        if status < 0:
+            raise _failure(status, "no connection")
+
+    def stop(self, timeout: float = 0) -> None:
+        """Ends for ever; the connection closes, gracefully within the timeout."""
+        self._stop(timeout)
+        while self.state != "stopped":
+            self._pump.poll()
+            time.sleep(0.001)
+        self._pump.poll()
+
+
+def reconnect(
+    url: Optional[str] = None,
+    *,
+    unix_path: Optional[PathLike] = None,
+    path: Optional[str] = None,
+    tls: bool = False,
+    protocols: Union[str, Sequence[str], None] = None,
+    headers: Optional[Headers] = None,
+    user_agent: Optional[str] = None,
+    ca_file: Optional[PathLike] = None,
+    verify: bool = True,
+    identity: Optional[Identity] = None,
+    server_name: Optional[str] = None,
+    tls_versions: Optional[Tuple[int, int]] = None,
+    proxy: Optional[str] = None,
+    proxy_from_environment: bool = False,
+    proxy_ca_file: Optional[PathLike] = None,
+    local_address: Optional[Tuple[str, int]] = None,
+    ip: Optional[str] = None,
+    service_lookup: bool = False,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    backoff: Optional[Tuple[float, float, float]] = None,
+    attempts: Optional[int] = None,
+    stable_time: Optional[float] = None,
+    carry_over: bool = False,
+    persistent: bool = False,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+) -> Reconnector:
+    """Begins to connect, and does so again whenever the connection has ended; see `blip.reconnect`."""
+    given = dict(locals())
+    for name in ("url", "handlers"):
+        given.pop(name)
+    pump = thread_pump("client", Reply)
+    reconnector = Reconnector()
+    handle = new_connection(url_of(url, given), pump.queue, given, _reconnector_new)
+    reconnector._setup(handle, pump, given, _Member)
+    reconnector._add_handlers(handlers)
+    reconnector._connect()
+    return reconnector
+
+
+class Pool(BasePool):
+    """One open connection for each URL; see `blip.Pool`."""
+
+    def __init__(self, *, idle_timeout: Optional[float] = None) -> None:
+        pump = thread_pump("client", Reply)
+        self._setup(new_pool(pump.queue), pump, idle_timeout, _Member)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def connection(self, url: str, timeout: Optional[float] = None) -> Connection:
+        """The open connection to a URL, made if there is none."""
+        handle = pool_connection(self._handle, url)
+        try:
+            connection = cast(Connection, self._family.of(handle))
+            status = _in_pieces(lambda piece: _connection_wait_open(handle, piece), timeout)
+            if status < 0:
+                raise connect_failure(status, handle)
+            return connection
+        finally:
+            release_connection(handle)
+
+    def close(self, code: int = 1001, reason: str = "") -> None:
+        """Closes all connections. The pool can be used again."""
+        for connection in self._close_all(code, reason):
+            connection.wait_closed()
+
+
 class Listener(_Handlers, BaseListener):
     """Accepts connections. Made by `serve`."""
 
     _pump: ThreadPump
     _workers: Optional[_Workers] = None
+
+    def observe(self, function: Callable[[Observation], Any], *kinds: str) -> Observer:
+        """Calls the function with what its connections do; kinds: those of `blip.OBSERVATIONS` that are wanted, or all.
+
+        What this returns has `remove`; letting go of it ends nothing.
+        """
+        self._pump.start()
+        self._observers.append(observer := observe_listener(self._handle, self._pump, function, kinds))
+        return observer
 
     def _begin(self, handle: int, pump: ThreadPump) -> None:
         self._setup(handle, pump)
@@ -779,6 +977,7 @@ def serve(
     handshake_timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
+    ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
