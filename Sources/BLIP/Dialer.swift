@@ -94,6 +94,7 @@ final class Dialer: StreamDelegate {
             }
         }
         if let path = plan.unixPath {
+            servers = []
             connector = Connector.connect(loop: loop, unixPath: path, options: plan.connector, completion: done)
             return
         }
