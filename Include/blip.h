@@ -786,10 +786,11 @@ blip_status blip_runtime_set_log(
  *
  * A queue takes events from loop threads to threads of the program. It is given to options of a
  * runtime, connection or listener, and carries everything that would be a callback then, except
- * blip_body_fn and blip_log_fn. Take from it with blip_queue_dispatch or with blip_queue_next, not
- * both. Several threads may take; what they take is in order, what they make of it runs side by
- * side. The capacity is no wall: at that many events the connections that bring more stop reading
- * from their peers, until half of them are taken; completions of what the program sent still go in.
+ * blip_body_fn, blip_log_fn and blip_trace_fn. Take from it with blip_queue_dispatch or with
+ * blip_queue_next, not both. Several threads may take; what they take is in order, what they make
+ * of it runs side by side. The capacity is no wall: at that many events the connections that bring
+ * more stop reading from their peers, until half of them are taken; completions of what the program
+ * sent still go in.
  * A queue is to be emptied until the close and stopped events have come: events that wait keep
  * their connections alive.
  *
@@ -978,6 +979,12 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
  * blip_connection_answer_close_request. Releasing the event unanswered agrees. Since 1.0.
  */
 #define BLIP_EVENT_CLOSE_REQUEST 21
+
+/**
+ * Kind of event. The backlog of a connection has passed a mark: connection, status and value as
+ * blip_backlog_fn has them. Since 1.0.
+ */
+#define BLIP_EVENT_BACKLOG 30
 
 /**
  * Kind of event. An observer with a queue is told something: connection, message, status, value:
@@ -1311,6 +1318,42 @@ typedef void (*blip_bye_fn)(
  * Threads: [callback]. Since 1.0.
  */
 typedef bool (*blip_close_request_fn)(blip_connection *connection, void *context);
+
+/**
+ * Tells that the backlog of a connection has passed a mark, or how it stands at the beginning.
+ *
+ * @param connection The connection.
+ * @param status BLIP_AGAIN: above the high mark, so send no more; BLIP_OK: at or below the low one.
+ * @param bytes The backlog, as blip_connection_backlog gives it.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_backlog_fn)(
+    blip_connection *connection, blip_status status, uint64_t bytes, void *context);
+
+/**
+ * Looks at a BLIP frame that was received or is about to be sent.
+ *
+ * Always called on the loop's thread, also with a queue, from inside its input and output: what it
+ * does slows everything down. Frames are shown as they are on the wire, compressed or not, without
+ * what carries them.
+ *
+ * @param connection The connection.
+ * @param outgoing Whether it is to be sent.
+ * @param number The message's number.
+ * @param type 0 request, 1 response, 2 error; 4 and 5: acknowledgement of a request, of a response.
+ * @param flags The other bits: BLIP_FLAG_COMPRESSED and so on, and 0x40 for "more coming".
+ * @param frame The frame, header included.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_trace_fn)(
+    blip_connection *connection, bool outgoing, uint64_t number, uint32_t type, uint32_t flags,
+    blip_slice frame, void *context);
 
 /**
  * Looks at a client that asks to connect, before it is answered and before any message.
@@ -2509,6 +2552,50 @@ blip_status blip_connection_user_data(blip_connection *connection, void **data);
 blip_status blip_connection_backlog(blip_connection *connection, uint64_t *bytes);
 
 /**
+ * Sets who is told that too much waits to be sent, and that there is room again.
+ *
+ * It is told at once how things are, then whenever the backlog has risen above high, and when it
+ * has fallen to low after that: a sender that stops and goes on accordingly keeps little more than
+ * high in memory. Called from the loop, never inside the call that sends.
+ *
+ * @param connection The connection.
+ * @param low The low mark, in bytes.
+ * @param high The high mark, in bytes; not below low.
+ * @param fn The function; NULL: nobody is told, but see queues.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: low is above high;
+ *     BLIP_ERROR_CLOSED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_backlog_callback(
+    blip_connection *connection, uint64_t low, uint64_t high, blip_backlog_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets who looks at each frame of a connection, for diagnosis.
+ *
+ * Without one it costs nothing.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: nobody.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_trace_callback(
+    blip_connection *connection, blip_trace_fn fn, void *context, void (*release_context)(void *));
+
+/**
  * Sends a WebSocket ping and tells when its pong comes.
  *
  * Source: RFC 6455 §5.5.2.
@@ -2861,6 +2948,32 @@ blip_status blip_counters_bucket(
 blip_status blip_connection_send(
     blip_connection *connection, blip_message *request, blip_response_fn fn, void *context,
     void (*release_context)(void *));
+
+/**
+ * Makes a request of bytes and sends it, in one call; fn tells how it ends, exactly once.
+ *
+ * For languages that pay for each call. The rest is as for blip_connection_send; the request is
+ * there in fn.
+ *
+ * @param connection The connection.
+ * @param profile What the request is about: becomes the property Profile; empty: none.
+ * @param body The body.
+ * @param flags BLIP_FLAG_COMPRESSED, BLIP_FLAG_URGENT, BLIP_FLAG_NO_REPLY or several of them; 0.
+ * @param fn Told the end; NULL: nobody is.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: a flag is not known;
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_CLOSED: the connection is closing or closed; BLIP_ERROR_LIMIT:
+ *     the profile is above BLIP_LIMIT_PROPERTIES; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: profile and body are borrowed for the call. context is lent until release_context is
+ * called, which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_send_data(
+    blip_connection *connection, blip_slice profile, blip_slice body, uint32_t flags,
+    blip_response_fn fn, void *context, void (*release_context)(void *));
 
 /**
  * Sends a request and waits for its response.
@@ -3524,6 +3637,36 @@ blip_status blip_message_read_wait(
     blip_message *message, void *buffer, size_t capacity, int64_t timeout, size_t *size);
 
 /**
+ * Stops telling of more of one streamed body; other messages go on.
+ *
+ * No data callback or data event comes until blip_message_resume_reading; what arrives is held and
+ * not acknowledged, so that the peer stops after some 128,000 bytes. The end waits like bytes do, a
+ * failure is told at once. One callback or event that is on its way may still come. Reading
+ * (blip_message_read) stays possible. If the connection ends meanwhile, no callback follows; what
+ * is held can be read.
+ *
+ * @param message A received message that is streamed.
+ * @return BLIP_OK, also if it is paused already; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_STATE: not streamed.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_pause_reading(blip_message *message);
+
+/**
+ * Goes on where blip_message_pause_reading has stopped.
+ *
+ * The data callback is called from the loop soon, never inside this call.
+ *
+ * @param message A received message that is streamed.
+ * @return BLIP_OK, also if it is not paused; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED;
+ *     BLIP_ERROR_STATE: not streamed; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_message_resume_reading(blip_message *message);
+
+/**
  * Sets who is told that the message was sent.
  *
  * @param message The message.
@@ -3644,6 +3787,72 @@ blip_status blip_message_set_user_data(
 blip_status blip_message_user_data(blip_message *message, void **data);
 
 /**
+ * Sets the trace context of a message: the properties "traceparent" and "tracestate".
+ *
+ * Source: W3C Trace Context, Level 2, §3.2 and §3.3.
+ *
+ * @param message A message that is not sent.
+ * @param traceparent Such as "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".
+ * @param tracestate Such as "vendor=value"; empty: none.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: one of them is not
+ *     well-formed; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: traceparent and tracestate are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_set_trace_context(
+    blip_message *message, blip_slice traceparent, blip_slice tracestate);
+
+/**
+ * Gives the trace context of a message, if it has a well-formed one.
+ *
+ * Source: W3C Trace Context, Level 2, §3.2 and §3.3.
+ *
+ * @param message The message.
+ * @param traceparent Receives the parent.
+ * @param tracestate Receives the state; empty if there is none that is well-formed.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: traceparent or
+ *     tracestate is NULL; BLIP_ERROR_NOT_FOUND: there is no well-formed parent.
+ *
+ * Ownership: both lie in the message.
+ * Threads: [any] [callback]; [object] if it is not sent. Since 1.0.
+ */
+blip_status blip_message_trace_context(
+    blip_message *message, blip_slice *traceparent, blip_slice *tracestate);
+
+/**
+ * Puts a message into the trace of another one, as a child of it with a random id of its own.
+ *
+ * For a request that is sent because of one that is being handled: the trace's id, whether it is
+ * sampled and its state are passed on.
+ *
+ * Source: W3C Trace Context, Level 2, §3.2 and §4.
+ *
+ * @param message A message that is not sent.
+ * @param of The message that it is sent because of.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_NOT_FOUND: the other message
+ *     has no well-formed trace context; BLIP_ERROR_IMMUTABLE; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: both stay the caller's.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_continue_trace(blip_message *message, blip_message *of);
+
+/**
+ * Begins a new trace with a message: random ids, and no state.
+ *
+ * Source: W3C Trace Context, Level 2, §3.2.
+ *
+ * @param message A message that is not sent.
+ * @param sampled Whether the trace is recorded.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_IMMUTABLE;
+ *     BLIP_ERROR_RESOURCES.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_message_begin_trace(blip_message *message, bool sampled);
+
+/**
  * Describes the message for people: kind, number, profile, flags, size.
  *
  * For logs; not to be parsed. Each call makes a text that stays as long as the message.
@@ -3701,6 +3910,24 @@ blip_status blip_message_copy(blip_message *message, blip_message **request);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_response_new(blip_message *request, blip_message **response);
+
+/**
+ * Makes a response an error response: of any domain, with details.
+ *
+ * Other properties of the response are details of the error. Replaces its body.
+ *
+ * @param response A response of blip_response_new that is not sent.
+ * @param domain Whose code it is; empty: "BLIP".
+ * @param code The code; not 0.
+ * @param message The error's text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a response, or
+ *     code is 0; BLIP_ERROR_TEXT; BLIP_ERROR_IMMUTABLE; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: domain and message are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_response_set_error(
+    blip_message *response, blip_slice domain, int32_t code, blip_slice message);
 
 /**
  * Answers a request.
@@ -4308,6 +4535,23 @@ blip_status blip_listener_set_close_callback(
 blip_status blip_listener_set_close_request_callback(
     blip_listener *listener, blip_close_request_fn fn, void *context,
     void (*release_context)(void *));
+
+/**
+ * Sets who looks at each frame of the connections that are accepted from now on.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: nobody.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_trace_callback(
+    blip_listener *listener, blip_trace_fn fn, void *context, void (*release_context)(void *));
 
 /**
  * Sets who is told that the listener has stopped.

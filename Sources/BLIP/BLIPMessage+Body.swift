@@ -196,6 +196,26 @@ extension BLIPMessage {
         return BLIP_OK
     }
 
+    /// No data callback or event until reading is resumed; what comes is held, and its sender slows down.
+    public func pauseReading() -> blip_status {
+        guard isIncoming, isBodyStreamed.load(ordering: .acquiring), let incoming = existingExtras?.incoming else {
+            return BLIP_ERROR_STATE
+        }
+        incoming.setPaused(true)
+        return BLIP_OK
+    }
+
+    public func resumeReading() -> blip_status {
+        guard isIncoming, let connection, isBodyStreamed.load(ordering: .acquiring),
+            let incoming = existingExtras?.incoming
+        else { return BLIP_ERROR_STATE }
+        guard connection.state != BLIP_STATE_CLOSED else { return BLIP_ERROR_CLOSED }
+        guard incoming.isPaused else { return BLIP_OK }
+        incoming.setPaused(false)
+        connection.resumeReading(of: self)
+        return BLIP_OK
+    }
+
     public func read(
         _ buffer: UnsafeMutableRawPointer?, _ capacity: Int, _ size: UnsafeMutablePointer<Int>?
     ) -> blip_status {

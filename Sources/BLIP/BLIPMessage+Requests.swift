@@ -81,6 +81,23 @@ extension BLIPMessage {
         return connection.respond(to: self, domain: domain.isEmpty ? "BLIP" : domain, code: code, text: text)
     }
 
+    /// Makes a response an error response; its other properties are details.
+    public func setError(
+        _ domain: UnsafeRawBufferPointer, _ code: Int32, _ text: UnsafeRawBufferPointer
+    ) -> blip_status {
+        guard !isFrozen else { return BLIP_ERROR_IMMUTABLE }
+        guard kind != .request, code != 0 else { return BLIP_ERROR_ARGUMENT }
+        var number = String(code)
+        var status = set(
+            ("Error-Domain" as StaticString).bytes, domain.isEmpty ? ("BLIP" as StaticString).bytes : domain)
+        if status == BLIP_OK {
+            status = number.withUTF8 { set(("Error-Code" as StaticString).bytes, UnsafeRawBufferPointer($0)) }
+        }
+        if status == BLIP_OK { status = setBody(blip_slice(text)) }
+        if status == BLIP_OK { kind = .error }
+        return status
+    }
+
     /// The request will be answered later.
     public func deferReply() -> blip_status {
         guard isIncoming, kind == .request else { return BLIP_ERROR_ARGUMENT }

@@ -246,6 +246,7 @@ extension Connection {
         context.remove(self)
         tell(BLIP_OBSERVE_CLOSED, nil, status)
         let close = settings.close
+        endBacklog()
         endSettings()
         if let close {
             deliver(Event(.close(close), status: status, connection: self))

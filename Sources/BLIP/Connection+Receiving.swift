@@ -232,11 +232,14 @@ extension Connection {
         guard let extras = message.existingExtras, let body = extras.incoming else { return }
         message.publishedBytes.store(message.bodyBytesReceived, ordering: .releasing)
         if status != BLIP_OK, let request = message.request.map(Self.own) { endTimer(of: request) }
+        // What is lost is told at once, because nothing is told after the connection's end.
+        if status < 0 { body.setPaused(false) }
+        var isTold = true
         if extras.isUnwanted {
             session?.engine.consume(message, message.incomingBody.count)
             body.append(UnsafeRawBufferPointer(start: nil, count: 0), status: status)
             if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
-        } else if configuration.queue == nil, let handler = extras.data, body.isEmpty {
+        } else if configuration.queue == nil, let handler = extras.data, body.passesThrough {
             // Straight from the engine's buffer.
             offerDirectly(message, handler, status, body)
             if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
@@ -244,8 +247,13 @@ extension Connection {
             move(message, to: body, status: status)
             if status == BLIP_DATA_END { message.isWhole.store(true, ordering: .releasing) }
             streamDidMove(message, body)
+            isTold = !body.isPaused
         }
-        guard status != BLIP_OK else { return }
+        if status != BLIP_OK, isTold { bodyDidEnd(message, extras, status) }
+    }
+
+    /// The program was told the end of a streamed body.
+    private func bodyDidEnd(_ message: BLIPMessage, _ extras: MessageExtras, _ status: blip_status) {
         if status == BLIP_DATA_END { settleStreamed(message) }
         // Nothing follows: the callback's context is let go of.
         // Taken out first: its release function may look at the message.
@@ -267,7 +275,7 @@ extension Connection {
         session?.engine.consume(message, taken)
         if status != BLIP_OK {
             move(message, to: body, status: status)
-        } else if taken == 0, bytes.count >= IncomingBody.patience {
+        } else if taken == 0, bytes.count >= IncomingBody.patience, !body.isPaused {
             // It waits for more than the flow control allows: what it leaves is held and counts as consumed.
             move(message, to: body, status: status)
             if body.acknowledgeHeld() { postAcknowledgement(message) }
@@ -326,6 +334,23 @@ extension Connection {
             guard count > 0, let engine = session?.engine, phase == .open else { return }
             engine.acknowledge(message, count)
             if engine.hasOutput { requestOutput() }
+        }
+    }
+
+    /// The program wants a streamed body again that it has paused; any thread.
+    func resumeReading(of message: BLIPMessage) {
+        // Posted even from the loop: the callback never runs inside itself.
+        loop.post { [self] in
+            guard phase != .closed, let extras = message.existingExtras, let body = extras.incoming, !body.isPaused
+            else { return }
+            if body.status == BLIP_OK {
+                dataDidArrive(message, status: BLIP_OK, session)
+                requestOutput()
+            } else {
+                let status = body.status
+                streamDidMove(message, body)
+                bodyDidEnd(message, extras, status)
+            }
         }
     }
 

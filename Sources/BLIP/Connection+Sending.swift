@@ -55,12 +55,17 @@ extension Connection {
 
     /// Hands a frozen message to the engine: at once on the loop, else through the inbox. False if the connection has ended.
     private func submit(_ message: BLIPMessage) -> Bool {
+        countBacklog(message)
         if loop.isCurrent, !isFilling {
-            guard phase != .closed else { return false }
-            accept(message)
+            if phase != .closed {
+                accept(message)
+                return true
+            }
+        } else if inbox.push(message, loop) {
             return true
         }
-        return inbox.push(message, loop)
+        forgetBacklog(message)
+        return false
     }
 
     // MARK: On the loop
@@ -82,17 +87,16 @@ extension Connection {
         case .closing, .closed:
             reject(message, failure ?? Failure(BLIP_ERROR_CLOSED, "The connection is closed."))
         default:
-            countBacklog(message)
             startTimer(message)
             waitingToSend.append(message)
         }
+        backlogDidChange()
     }
 
     @inline(__always)
     func hand(_ message: BLIPMessage, to engine: Engine) {
         guard !message.hasCompleted else { return }
         if let hooks, !passesOut(message, hooks) { return drop(outgoing: message) }
-        if message.countedBytes == 0 { countBacklog(message) }
         if message.kind == .request {
             message.sentAt = loop.now
             startTimer(message)
@@ -146,6 +150,7 @@ extension Connection {
     /// A message that will not be sent any more.
     func reject(_ message: BLIPMessage, _ failure: Failure) {
         forgetBacklog(message)
+        backlogDidChange()
         didSend(message, failure.status)
         if message.kind == .request { complete(message, nil, failure.status) }
     }
@@ -212,7 +217,10 @@ extension Connection {
     func nextFrame(of session: Session, into buffer: UnsafeMutableRawBufferPointer) -> OutgoingFrame? {
         while true {
             let frame = session.engine.nextFrame(into: buffer)
-            if frame.count > 0 { return frame }
+            if frame.count > 0 {
+                if isTracing { trace(UnsafeRawBufferPointer(rebasing: buffer[..<frame.count]), isOutgoing: true) }
+                return frame
+            }
             if let error = frame.error { sourceDidFail(session, error) }
             if let message = frame.message, let failure = frame.failure {
                 fail(outgoing: Self.own(message), failure)
@@ -237,6 +245,7 @@ extension Connection {
         message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
         guard isLast else { return }
         forgetBacklog(message)
+        backlogDidChange()
         if message.kind != .request {
             heldReplies &-= Self.weight(message)
             if message.kind == .error { session.record.errorsSent &+= 1 }

@@ -64,11 +64,18 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var upgrade: Upgrade?
     /// What the loop goes by; `info` has what the program has set.
     private var knownSettings: ConnectionSettings {
-        didSet { uncountedSettings = Unmanaged.passUnretained(knownSettings) }
+        didSet {
+            uncountedSettings = Unmanaged.passUnretained(knownSettings)
+            isTracing = knownSettings.trace != nil
+        }
     }
     private var uncountedSettings: Unmanaged<ConnectionSettings>
     private let hasNewSettings = Atomic<Bool>(false)
     var timer: ConnectionTimer?
+    /// The program wants to see each frame.
+    private(set) var isTracing = false
+    /// Whom to tell of the backlog; few want it.
+    var marks: BacklogMarks?
     var waitingToSend: [BLIPMessage] = []
     var indexInContext = -1
     var unanswered = 0
@@ -176,6 +183,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         let settings = listener.connectionSettings
         knownSettings = settings
         uncountedSettings = Unmanaged.passUnretained(settings)
+        isTracing = settings.trace != nil
         runtimeHold = context.runtime
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
@@ -316,6 +324,15 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     public func setCallbacks(_ change: (ConnectionSettings) -> Void) -> blip_status {
         replaceSettings { $0.changed(change) }
+    }
+
+    /// Shows a frame to the program. Off the path of those who do not look.
+    @inline(never)
+    func trace(_ frame: UnsafeRawBufferPointer, isOutgoing: Bool) {
+        guard let trace = settings.trace, let header = FrameHeader(frame, version) else { return }
+        trace.function?(
+            handle, isOutgoing, header.number, UInt32(header.type), UInt32(header.flags), blip_slice(frame),
+            trace.context)
     }
 
     /// The settings that hold now. Loop thread.

@@ -11,6 +11,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var open: Handler<blip_open_fn>?
     public var close: Handler<blip_close_fn>?
     public var state: Handler<blip_state_fn>?
+    public var trace: Handler<blip_trace_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
 
     /// Nothing is set; for the many connections that begin and end so.
@@ -28,6 +29,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         open = other.open
         close = other.close
         state = other.state
+        trace = other.trace
         closeRequest = other.closeRequest
         addRoutes()
     }

@@ -15,6 +15,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case open(Handler<blip_open_fn>)
         case close(Handler<blip_close_fn>)
         case pong(Handler<blip_pong_fn>)
+        case backlog(Handler<blip_backlog_fn>)
         case accept(Handler<blip_accept_fn>)
         case stopped(Handler<blip_stopped_fn>)
         case bye(Handler<blip_bye_fn>)
@@ -98,6 +99,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .open(let handler): handler.function?(connection?.handle, handler.context)
         case .close(let handler): handler.function?(connection?.handle, status, handler.context)
         case .pong(let handler): handler.function?(connection?.handle, status, value, handler.context)
+        case .backlog(let handler):
+            handler.function?(connection?.handle, status, UInt64(max(0, value)), handler.context)
         case .accept(let handler): handler.function?(listener?.handle, connection?.handle, handler.context)
         case .stopped(let handler): handler.function?(listener?.handle, status, handler.context)
         case .bye(let handler): handler.function?(connection?.handle, status, value != 0, handler.context)
@@ -147,6 +150,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .open: BLIP_EVENT_OPEN
         case .close: BLIP_EVENT_CLOSE
         case .pong: BLIP_EVENT_PONG
+        case .backlog: BLIP_EVENT_BACKLOG
         case .accept: BLIP_EVENT_ACCEPT
         case .stopped: BLIP_EVENT_LISTENER_STOPPED
         case .bye: BLIP_EVENT_BYE
@@ -167,6 +171,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .open(let handler): handler.context
         case .close(let handler): handler.context
         case .pong(let handler): handler.context
+        case .backlog(let handler): handler.context
         case .accept(let handler): handler.context
         case .stopped(let handler): handler.context
         case .bye(let handler): handler.context

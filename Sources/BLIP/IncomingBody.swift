@@ -17,6 +17,8 @@ final class IncomingBody: @unchecked Sendable {
         var isAnnounced = false
         /// Something came that no data event has told of.
         var hasNews = false
+        /// The program wants to be told nothing now.
+        var isPaused = false
         /// `BLIP_DATA_END` or the failure was handed out.
         var hasReportedEnd = false
         var waiter: Waiter?
@@ -62,7 +64,7 @@ final class IncomingBody: @unchecked Sendable {
     func offer(_ take: (blip_slice, blip_status) -> Int) -> Bool {
         var held = Bytes(maximum: Int.max / 2)
         let status = state.withLock { state -> blip_status? in
-            guard !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
+            guard !state.isPaused, !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
             swap(&held, &state.bytes)
             state.hasNews = false
             if state.status != BLIP_OK { state.hasReportedEnd = true }
@@ -77,7 +79,9 @@ final class IncomingBody: @unchecked Sendable {
             // What came meanwhile goes behind what was left.
             _ = held.append(state.bytes.bytes)
             swap(&held, &state.bytes)
-            if consumed == 0 { return state.bytes.count >= Self.patience && Self.acknowledgeHeld(&state) }
+            if consumed == 0 {
+                return !state.isPaused && state.bytes.count >= Self.patience && Self.acknowledgeHeld(&state)
+            }
             return Self.note(consumed, &state)
         }
     }
@@ -105,7 +109,12 @@ final class IncomingBody: @unchecked Sendable {
         }
     }
 
-    var isEmpty: Bool { state.withLock { $0.bytes.count == 0 } }
+    /// What comes can go straight to a data callback: nothing is held before it.
+    var passesThrough: Bool { state.withLock { $0.bytes.count == 0 && !$0.isPaused } }
+
+    var isPaused: Bool { state.withLock { $0.isPaused } }
+
+    func setPaused(_ isPaused: Bool) { state.withLock { $0.isPaused = isPaused } }
 
     /// Counts consumed bytes; true if the caller must post an acknowledgement to the loop.
     static func note(_ count: Int, _ state: inout State) -> Bool {
@@ -142,7 +151,7 @@ final class IncomingBody: @unchecked Sendable {
     /// True if a data event should go into a queue now: there is something to tell and none is on its way.
     func shouldAnnounce() -> Bool {
         state.withLock { state in
-            guard !state.isAnnounced, state.hasNews else { return false }
+            guard !state.isAnnounced, state.hasNews, !state.isPaused else { return false }
             state.isAnnounced = true
             return true
         }

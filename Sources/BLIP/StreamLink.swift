@@ -27,7 +27,8 @@ final class StreamLink: Link {
                 }
                 consumed += length
                 let frame = UnsafeMutableRawBufferPointer(rebasing: rest[..<length])
-                connection.handle(session.engine.receive(frame), session)
+                if connection.isTracing { connection.trace(UnsafeRawBufferPointer(frame), isOutgoing: false) }
+                if connection.phase == .open { connection.handle(session.engine.receive(frame), session) }
             case .needMore:
                 connection.stream?.bytesWanted = 0
                 return consumed

@@ -38,6 +38,7 @@ final class WebSocketLink: Link {
             switch parser.next(rest) {
             case .binary(let payload, let count):
                 consumed += count
+                if connection.isTracing { connection.trace(UnsafeRawBufferPointer(payload), isOutgoing: false) }
                 if connection.phase == .open { connection.handle(session.engine.receive(payload), session) }
                 if session.engine.bytesInflated &- inflatedBefore > Self.inflationBudget, consumed < bytes.count {
                     connection.letOthersFirst()

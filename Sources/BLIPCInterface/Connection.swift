@@ -376,6 +376,35 @@ public func blip_connection_send(
 }
 
 @c @implementation
+public func blip_connection_send_data(
+    _ connection: OpaquePointer!, _ profile: blip_slice, _ body: blip_slice, _ flags: UInt32, _ fn: blip_response_fn!,
+    _ context: UnsafeMutableRawPointer!, _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let status = HandleTable.with(connection) { (connection: Connection) in
+        profile.text { profile in
+            let request = LoopContext.newMessage()
+            var status = profile.isEmpty ? BLIP_OK : request.setProfile(profile)
+            if status == BLIP_OK { status = request.setBody(body) }
+            if status == BLIP_OK { status = request.setFlags(flags) }
+            return status == BLIP_OK ? connection.send(request, fn, context, release) : status
+        }
+    }
+    if status != BLIP_OK { release?(context) }
+    return status
+}
+
+@c @implementation
+public func blip_connection_set_backlog_callback(
+    _ connection: OpaquePointer!, _ low: UInt64, _ high: UInt64, _ fn: blip_backlog_fn!,
+    _ context: UnsafeMutableRawPointer!, _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_backlog_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        connection.setBacklog(low: low, high: high, handler)
+    }
+}
+
+@c @implementation
 public func blip_connection_request(
     _ connection: OpaquePointer!, _ request: OpaquePointer!, _ timeout: Int64,
     _ response: UnsafeMutablePointer<OpaquePointer?>!

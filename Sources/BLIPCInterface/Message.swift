@@ -257,6 +257,16 @@ public func blip_message_set_data_callback(
 }
 
 @c @implementation
+public func blip_message_pause_reading(_ message: OpaquePointer!) -> blip_status {
+    HandleTable.with(message) { (message: BLIPMessage) in message.pauseReading() }
+}
+
+@c @implementation
+public func blip_message_resume_reading(_ message: OpaquePointer!) -> blip_status {
+    HandleTable.with(message) { (message: BLIPMessage) in message.resumeReading() }
+}
+
+@c @implementation
 public func blip_message_read(
     _ message: OpaquePointer!, _ buffer: UnsafeMutableRawPointer!, _ capacity: Int, _ size: UnsafeMutablePointer<Int>!
 ) -> blip_status {

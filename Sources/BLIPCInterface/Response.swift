@@ -17,6 +17,15 @@ public func blip_response_new(_ request: OpaquePointer!, _ response: UnsafeMutab
 }
 
 @c @implementation
+public func blip_response_set_error(
+    _ response: OpaquePointer!, _ domain: blip_slice, _ code: Int32, _ message: blip_slice
+) -> blip_status {
+    HandleTable.with(response) { (response: BLIPMessage) in
+        domain.text { domain in message.text { response.setError(domain, code, $0) } }
+    }
+}
+
+@c @implementation
 public func blip_message_respond(_ request: OpaquePointer!, _ response: OpaquePointer!) -> blip_status {
     HandleTable.with(request) { (request: BLIPMessage) in
         HandleTable.with(response) { (response: BLIPMessage) in request.respond(with: response) }

@@ -329,6 +329,17 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_pool_existing_connection": (STATUS, (HANDLE, SLICE, POINTER(HANDLE))),
     "blip_pool_count": (STATUS, (HANDLE, POINTER(c_size_t))),
     "blip_pool_close_all": (STATUS, (HANDLE, c_uint16, SLICE)),
+    "blip_connection_set_backlog_callback": (STATUS, (HANDLE, c_uint64, c_uint64, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_trace_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_send_data": (STATUS, (HANDLE, SLICE, SLICE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_pause_reading": (STATUS, (HANDLE,)),
+    "blip_message_resume_reading": (STATUS, (HANDLE,)),
+    "blip_message_set_trace_context": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_message_trace_context": (STATUS, (HANDLE, POINTER(OutSlice), POINTER(OutSlice))),
+    "blip_message_continue_trace": (STATUS, (HANDLE, HANDLE)),
+    "blip_message_begin_trace": (STATUS, (HANDLE, c_bool)),
+    "blip_response_set_error": (STATUS, (HANDLE, SLICE, c_int32, SLICE)),
+    "blip_listener_set_trace_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
 }
 
 
@@ -493,6 +504,7 @@ DOMAIN_HTTP = "HTTP"
 DOMAIN_POSIX = "POSIX"
 DOMAIN_TLS = "TLS"
 DOMAIN_DNS = "DNS"
+EVENT_BACKLOG = 30
 
 
 _keeping, _releasing, LIBRARY_PATH = load()
