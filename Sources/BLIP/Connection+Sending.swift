@@ -80,6 +80,8 @@ extension Connection {
         if message.isCancelled.load(ordering: .acquiring) {
             return reject(message, Failure(BLIP_ERROR_CANCELLED, "The request was cancelled."))
         }
+        // Those that come from elsewhere than `submit`.
+        if message.countedBytes == 0 { countBacklog(message) }
         switch phase {
         case .open:
             withEngine { hand(message, to: $0) }

@@ -64,7 +64,9 @@ final class IncomingBody: @unchecked Sendable {
     func offer(_ take: (blip_slice, blip_status) -> Int) -> Bool {
         var held = Bytes(maximum: Int.max / 2)
         let status = state.withLock { state -> blip_status? in
-            guard !state.isPaused, !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
+            guard !state.isPaused, !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else {
+                return nil
+            }
             swap(&held, &state.bytes)
             state.hasNews = false
             if state.status != BLIP_OK { state.hasReportedEnd = true }

@@ -36,11 +36,14 @@ struct OriginRulesTests {
         #expect(!allows(list, ["http://h.example:4984"]) && !allows(list, ["http://app.example"]))
         #expect(!allows(list, ["null"]) && allows(["null"], ["null"]))
         #expect(allows(["*"], ["null"]) && allows(["*"], ["garbage"]))
-        #expect(!allows(["*"], ["https://a", "https://b"]) && !allows(list, ["https://app.example", "https://app.example"]))
+        #expect(
+            !allows(["*"], ["https://a", "https://b"]) && !allows(list, ["https://app.example", "https://app.example"]))
     }
 
     @Test func valid() {
-        for good in ["*", "null", "https://a", "http://a:1", "app://x"] { #expect(OriginRules.isValid(good), "\(good)") }
+        for good in ["*", "null", "https://a", "http://a:1", "app://x"] {
+            #expect(OriginRules.isValid(good), "\(good)")
+        }
         for bad in ["", "a", "https://", "https://a/", "https://a?b", "https://a b", "https://u@a", "https://*.a"] {
             #expect(!OriginRules.isValid(bad), "\(bad)")
         }

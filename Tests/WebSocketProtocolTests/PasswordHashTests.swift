@@ -26,7 +26,8 @@ struct PasswordHashTests {
     }
 
     @Test(arguments: [
-        "", "$", "$scrypt$", "$scrypt$ln=14,r=8,p=1$$", "scrypt$ln=14,r=8,p=1$MTIzNDU2Nzg5MDEyMzQ1Ng$MTIzNDU2Nzg5MDEyMzQ1Ng",
+        "", "$", "$scrypt$", "$scrypt$ln=14,r=8,p=1$$",
+        "scrypt$ln=14,r=8,p=1$MTIzNDU2Nzg5MDEyMzQ1Ng$MTIzNDU2Nzg5MDEyMzQ1Ng",
         "$bcrypt$ln=14,r=8,p=1$MTIzNDU2Nzg5MDEyMzQ1Ng$MTIzNDU2Nzg5MDEyMzQ1Ng",
         "$scrypt$ln=14,r=8$MTIzNDU2Nzg5MDEyMzQ1Ng$MTIzNDU2Nzg5MDEyMzQ1Ng",
         "$scrypt$ln=14,r=8,p=1,x=1$MTIzNDU2Nzg5MDEyMzQ1Ng$MTIzNDU2Nzg5MDEyMzQ1Ng",
