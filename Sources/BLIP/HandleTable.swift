@@ -13,7 +13,7 @@ import Transport
 /// handle invalid at once.
 ///
 /// ## Layout of a handle
-/// Bits 60…63 kind, 56…59 fork epoch, 24…55 generation, 0…23 slot.
+/// Bits 59…63 kind, 55…58 fork epoch, 24…54 generation, 0…23 slot.
 public enum HandleTable {
     struct Slot: ~Copyable {
         /// Generation (upper half), whether the object is retained for the references (bit 31) and their number.
@@ -27,6 +27,7 @@ public enum HandleTable {
         var object: UnsafeMutableRawPointer?
     }
 
+    private static let generationMask: UInt64 = 0x7FFF_FFFF
     private static let retained: UInt64 = 1 << 31
     private static let countMask: UInt64 = (1 << 31) - 1
     private static let chunkShift = 12
@@ -136,9 +137,13 @@ public enum HandleTable {
 
     // MARK: References
 
+    /// The upper bits of a handle: its kind, and how often the process had forked.
+    @inline(__always)
+    private static func mark(_ kind: HandleKind) -> UInt64 { UInt64(kind.rawValue) << 4 | (epoch & 15) }
+
     @inline(__always)
     private static func handle(_ index: UInt32, _ generation: UInt64, _ kind: HandleKind) -> OpaquePointer? {
-        let bits = UInt64(kind.rawValue) << 60 | (epoch & 15) << 56 | (generation & 0xFFFF_FFFF) << 24 | UInt64(index)
+        let bits = mark(kind) << 55 | (generation & generationMask) << 24 | UInt64(index)
         return OpaquePointer(bitPattern: UInt(bits))
     }
 
@@ -194,7 +199,7 @@ public enum HandleTable {
             let mustRetain = count > 1 && state & retained == 0
             if mustRetain { _ = Unmanaged.passRetained(object) }
             let next =
-                count == 1 ? ((generation &+ 1) & 0xFFFF_FFFF) << 32 : (state &- 1) | (mustRetain ? retained : 0)
+                count == 1 ? ((generation &+ 1) & generationMask) << 32 : (state &- 1) | (mustRetain ? retained : 0)
             let (done, seen) = slot.pointee.state.compareExchange(
                 expected: state, desired: next, ordering: .acquiringAndReleasing)
             if done { break }
@@ -220,10 +225,10 @@ public enum HandleTable {
     @inline(__always)
     static func acquire(_ handle: OpaquePointer?, _ kind: HandleKind) -> UnsafeMutablePointer<Slot>? {
         let bits = UInt64(UInt(bitPattern: handle))
-        guard bits >> 56 == UInt64(kind.rawValue) << 4 | (epoch & 15),
+        guard bits >> 55 == mark(kind),
             let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF))
         else { return nil }
-        let generation = (bits >> 24) & 0xFFFF_FFFF
+        let generation = (bits >> 24) & generationMask
         var state = slot.pointee.state.load(ordering: .relaxed)
         while true {
             let count = state & countMask
@@ -246,7 +251,7 @@ public enum HandleTable {
         while true {
             let count = state & countMask
             guard count != 0, state >> 32 == generation else { return .max }
-            let next = count == 1 ? ((generation &+ 1) & 0xFFFF_FFFF) << 32 : state &- 1
+            let next = count == 1 ? ((generation &+ 1) & generationMask) << 32 : state &- 1
             let (done, seen) = slot.pointee.state.compareExchange(
                 expected: state, desired: next, ordering: .acquiringAndReleasing)
             // A program that releases what it was only lent takes nothing away from the lender.
@@ -259,8 +264,8 @@ public enum HandleTable {
     @inline(never)
     public static func refusal(_ handle: OpaquePointer?) -> blip_status {
         let bits = UInt64(UInt(bitPattern: handle))
-        let forks = (epoch &- (bits >> 56)) & 15
-        guard HandleKind(rawValue: UInt8(truncatingIfNeeded: bits >> 60)) != nil, forks > 0, forks <= epoch,
+        let forks = (epoch &- (bits >> 55)) & 15
+        guard HandleKind(rawValue: UInt8(truncatingIfNeeded: bits >> 59)) != nil, forks > 0, forks <= epoch,
             slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)) != nil
         else { return BLIP_ERROR_HANDLE }
         return BLIP_ERROR_FORKED
@@ -268,7 +273,7 @@ public enum HandleTable {
 
     @inline(__always)
     private static func generation(_ handle: OpaquePointer?) -> UInt64 {
-        (UInt64(UInt(bitPattern: handle)) >> 24) & 0xFFFF_FFFF
+        (UInt64(UInt(bitPattern: handle)) >> 24) & generationMask
     }
 
     /// Runs `body` with the object behind a handle, which stays alive meanwhile.
@@ -334,12 +339,12 @@ public enum HandleTable {
     /// Gives a reference of the library's back, or one to an object that does not want to know of its last.
     static func releaseOwn<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
         let bits = UInt64(UInt(bitPattern: handle))
-        guard bits >> 56 == UInt64(T.handleKind.rawValue) << 4 | (epoch & 15),
+        guard bits >> 55 == mark(T.handleKind),
             let slot = slot(UInt32(truncatingIfNeeded: bits & 0xFF_FFFF)),
             slot.pointee.kind.load(ordering: .relaxed) == T.handleKind.rawValue, let object = slot.pointee.object
         else { return }
         // Read before the reference is given back: while it is held the slot keeps its object.
-        if drop(slot, generation: (bits >> 24) & 0xFFFF_FFFF) == 0 { finalRelease(Unmanaged<T>.fromOpaque(object)) }
+        if drop(slot, generation: (bits >> 24) & generationMask) == 0 { finalRelease(Unmanaged<T>.fromOpaque(object)) }
     }
 
     @inline(__always)
