@@ -3579,7 +3579,8 @@ blip_status blip_message_set_streamed(blip_message *request, bool streamed);
  * May be set inside the request handler or response callback, or later; what is there already is
  * given at once, on a loop thread even before this returns. NULL takes it away; with a queue, NULL
  * means that BLIP_EVENT_DATA tells and blip_message_read reads. Use either a callback or reading
- * for one message.
+ * for one message. One that is set when the connection has ended, as can happen when a response
+ * waits in a queue, is told what is left and how it ended, even after the close callback.
  *
  * Source: BLIP §"Flow Control".
  *

@@ -139,6 +139,8 @@ extension Connection {
         if response.kind == .response, request.existingExtras?.isResponseStreamed == true {
             _ = makeStreamed(response)
             complete(request, response, BLIP_OK)
+            // The body is here: the deadline, which `complete` leaves to it, is over.
+            endTimer(of: request)
             dataDidArrive(response, status: BLIP_DATA_END, session)
         } else {
             response.isWhole.store(true, ordering: .releasing)
@@ -288,6 +290,11 @@ extension Connection {
         let held = body.append(bytes, status: status)
         guard !bytes.isEmpty, let session else { return }
         session.engine.take(message, bytes.count)
+        if held < 0, phase == .open {
+            return break_(
+                session, 1011,
+                Failure(BLIP_ERROR_RESOURCES, code: 1011, "There is no memory for the body of a streamed message."))
+        }
         // A peer that keeps to the flow control has at most some 150 KB unacknowledged.
         guard held > configuration.limits.message, phase == .open else { return }
         break_(

@@ -26,15 +26,20 @@ final class IncomingBody: @unchecked Sendable {
 
     let state = Locked(State())
 
-    /// Adds bytes; signals who waits for them. Returns how many are held now.
+    /// Adds bytes; signals who waits for them. Returns how many are held now; -1: there is no memory for them, the body
+    /// has failed.
     @discardableResult
     func append(_ bytes: UnsafeRawBufferPointer, status: blip_status) -> Int {
         let (waiter, held) = state.withLock { state -> (Waiter?, Int) in
-            if !bytes.isEmpty { _ = state.bytes.append(bytes) }
-            if state.status == BLIP_OK { state.status = status }
+            var isHeld = true
+            if state.status == BLIP_OK {
+                // What cannot be held is lost, and everything behind it.
+                isHeld = state.bytes.append(bytes)
+                state.status = isHeld ? status : BLIP_ERROR_RESOURCES
+            }
             if !bytes.isEmpty || status != BLIP_OK { state.hasNews = true }
             defer { state.waiter = nil }
-            return (state.waiter, state.bytes.count)
+            return (state.waiter, isHeld ? state.bytes.count : -1)
         }
         waiter?.signal(BLIP_OK)
         return held
@@ -79,7 +84,7 @@ final class IncomingBody: @unchecked Sendable {
         held.removeFirst(consumed)
         return state.withLock { state in
             // What came meanwhile goes behind what was left.
-            _ = held.append(state.bytes.bytes)
+            if !held.append(state.bytes.bytes) { state.status = BLIP_ERROR_RESOURCES }
             swap(&held, &state.bytes)
             if consumed == 0 {
                 return !state.isPaused && state.bytes.count >= Self.patience && Self.acknowledgeHeld(&state)

@@ -11,6 +11,9 @@ final class RequestTimer: LoopTimer, @unchecked Sendable {
 
     override func fire() {
         guard let request else { return }
+        // It fires once: whatever follows, the two must not hold each other.
+        self.request = nil
+        request.existingExtras?.timer = nil
         let failure = Failure(
             BLIP_ERROR_TIMEOUT, "The request was not answered in time; raise its timeout or look at the peer.")
         if let connection = request.connection {

@@ -67,9 +67,15 @@ public struct Bytes: ~Copyable {
         // Doubling, with small steps skipped and the maximum kept.
         let doubled = capacity > Int.max / 2 ? needed : capacity * 2
         let wanted = min(maximum, max(needed, doubled, 64))
-        guard let memory = realloc(base, wanted) ?? realloc(base, needed) else { return false }
-        base = memory
-        capacity = wanted
+        if let memory = realloc(base, wanted) {
+            base = memory
+            capacity = wanted
+        } else if let memory = realloc(base, needed) {
+            base = memory
+            capacity = needed
+        } else {
+            return false
+        }
         return true
     }
 

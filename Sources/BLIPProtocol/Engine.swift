@@ -113,7 +113,7 @@ public final class Engine: @unchecked Sendable {
     /// The owner has seen the begin of a message whose first frame is huge: if it does not stream it, that frame counts
     /// as consumed.
     @inline(never)
-    private func settleUndecided() {
+    func settleUndecided() {
         guard let message = state.pointee.undecided else { return }
         state.pointee.undecided = nil
         let m = message.state

@@ -282,7 +282,11 @@ extension Engine {
             }
             if begins {
                 m.pointee.hasBegun = true
-                if m.pointee.wireReceived >= Self.pauseThreshold { s.pointee.undecided = message }
+                if m.pointee.wireReceived >= Self.pauseThreshold {
+                    // There is one at a time: of an earlier one the owner has long decided.
+                    settleUndecided()
+                    s.pointee.undecided = message
+                }
                 return .began(message)
             }
             return .none

@@ -12,8 +12,8 @@ final class Inflater {
     init?(windowBits: Int32) {
         stream = .allocate(capacity: 1)
         stream.initialize(to: z_stream())
+        // Memory is freed by `deinit`, which runs for what is made in vain too.
         guard inflateInit2_(stream, windowBits, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
-            stream.deallocate()
             return nil
         }
     }

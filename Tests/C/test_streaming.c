@@ -352,6 +352,28 @@ TEST(a_waiting_request_may_stream_its_response)
     pair_close(&pair);
 }
 
+/* A response that fits one frame, streamed, with a deadline that is far away: the deadline must not hold the request. */
+TEST(a_short_streamed_response_ends_the_deadline)
+{
+    struct pair pair;
+    struct counter released, answered;
+    counter_init(&released);
+    counter_init(&answered);
+    pair_open(&pair, NULL);
+    for (int i = 0; i < 3; i++) {
+        blip_message *request = make_request("source", NULL);
+        CHECK_OK(blip_message_set_property(request, S("Size"), S("100")));
+        CHECK_OK(blip_message_set_streamed(request, true));
+        CHECK_OK(blip_message_set_timeout(request, i == 0 ? 10 : 3600000));
+        CHECK_OK(blip_message_set_user_data(request, &released, count_release));
+        CHECK_OK(blip_connection_send(pair.client, request, NULL, &answered, count_release));
+        blip_message_release(request);
+    }
+    REQUIRE_REACHES(&answered, 3);
+    pair_close(&pair);
+    REQUIRE_REACHES(&released, 3);
+}
+
 TEST(an_unread_streamed_body_is_not_complete)
 {
     struct pair pair;
