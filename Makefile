@@ -27,7 +27,7 @@ SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS)
 	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
 	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH))
 
-PARTS := swift c python javascript tool interop abi docs conformance fuzz
+PARTS := swift c python javascript tool interop abi docs conformance fuzz chaos
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -154,6 +154,14 @@ test-conformance: tool ## the conformance suites, the WebSocket one shortened
 .PHONY: test-fuzz
 test-fuzz: packages ## every seed and earlier finding of the fuzzers, once
 	Tests/Fuzz/run replay
+
+.PHONY: test-chaos
+test-chaos: lib ## a network and a system that fail, for half a minute
+	Tests/Chaos/run quick
+
+.PHONY: chaos
+chaos: lib ## ten thousand connections on networks and systems that fail: half an hour
+	Tests/Chaos/run full
 
 .PHONY: fuzz
 fuzz: packages ## each fuzzer for twenty seconds
