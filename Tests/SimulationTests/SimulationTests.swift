@@ -29,7 +29,7 @@ struct SimulationTests {
     @Test("Whatever the network does, every request completes once, bodies are right and nothing is left")
     func random() throws {
         let first = Self.number("SIMULATION_SEED", UInt64.random(in: 0..<1 << 32))
-        let runs = Self.number("SIMULATION_RUNS", 150)
+        let runs = Self.number("SIMULATION_RUNS", 100)
         print("simulation: \(runs) runs from seed \(first)")
         var bytes = 0
         var resident = 0
