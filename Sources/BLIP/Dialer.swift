@@ -154,7 +154,7 @@ final class Dialer: StreamDelegate {
     private func negotiate(_ proxy: ProxyURL) {
         activity = "the negotiation with the proxy \(proxy)"
         if handshake == nil, let target = targets.first { handshake = makeHandshake(proxy, target) }
-        output = handshake?.greeting ?? []
+        output = handshake?.greeting() ?? []
         stream?.requestOutput()
     }
 
@@ -163,10 +163,12 @@ final class Dialer: StreamDelegate {
         case .socks5, .socks5h:
             .socks(SOCKSHandshake(target: target, user: proxy.user, password: proxy.password))
         case .http, .https:
+            // Where anybody on the way could read a password, the proxy may first ask for a better way.
             .connect(
                 ConnectHandshake(
                     target: target, userAgent: plan.userAgent, maximumHead: plan.maximumHead,
-                    authorization: proxy.basicAuthorization))
+                    credentials: proxy.credentials, isPreemptive: proxy.kind == .https,
+                    entropy: { Randomness.bytes(16) }))
         }
     }
 

@@ -1,52 +1,53 @@
 /// The client's side of HTTP CONNECT (RFC 9110 §9.3.6): bytes in, bytes out.
+///
+/// A 407 is answered as `HTTPAuthenticator` says: on the same connection behind the refusal's body, or on a new one.
 public struct ConnectHandshake: Sendable {
-    /// Makes the value of Proxy-Authorization out of the challenges of a 407; nil: there is no answer to them.
-    public typealias Authorize = @Sendable (_ challenges: HTTPHeaders) -> String?
-
     private enum Stage: Sendable {
         case head
-        /// The rest of a refusal's body, behind which the proxy can be asked again.
-        case body(left: Int)
+        /// The rest of a refusal, behind which the proxy can be asked again.
+        case body(HTTPBodySkipper)
     }
-
-    /// The most bytes of a refusal's body that are read for the sake of the same connection.
-    private static let maximumBody = 64 << 10
 
     private let target: ProxyTarget
     private let userAgent: String?
     private let maximumHead: Int
-    private let authorize: Authorize?
+    private let entropy: @Sendable () -> [UInt8]
+    private var authenticator: HTTPAuthenticator
     private var parser: HTTPHeadParser
-    private var authorization: String?
-    private var attempts = 0
     private var stage = Stage.head
 
     /// - Parameters:
-    ///   - authorization: sent with the first request; nil: none.
-    ///   - authorize: asked when the proxy wants other credentials; at most twice.
+    ///   - credentials: who we are to the proxy; nil: nobody.
+    ///   - isPreemptive: send a password before it is asked for.
+    ///   - entropy: gives 16 fresh random bytes.
     public init(
-        target: ProxyTarget, userAgent: String?, maximumHead: Int = 16384, authorization: String? = nil,
-        authorize: Authorize? = nil
+        target: ProxyTarget, userAgent: String?, maximumHead: Int = 16384, credentials: HTTPCredentials? = nil,
+        isPreemptive: Bool = false, entropy: @escaping @Sendable () -> [UInt8]
     ) {
         self.target = target
         self.userAgent = userAgent
         self.maximumHead = maximumHead
-        self.authorization = authorization
-        self.authorize = authorize
+        self.entropy = entropy
+        authenticator = HTTPAuthenticator(credentials: credentials, isPreemptive: isPreemptive, isProxy: true)
         parser = HTTPHeadParser(.response, maximum: maximumHead)
     }
 
     /// What is sent first, also on a new connection after `.again`.
-    public var request: [UInt8] {
+    public mutating func request() -> [UInt8] {
+        parser = HTTPHeadParser(.response, maximum: maximumHead)
+        stage = .head
         var text = "CONNECT \(target.authority) HTTP/1.1\r\nHost: \(target.authority)\r\n"
         if let userAgent { text += "User-Agent: \(userAgent)\r\n" }
-        if let authorization { text += "Proxy-Authorization: \(authorization)\r\n" }
-        return Array((text + "\r\n").utf8)
+        var bytes = Array(text.utf8)
+        if let secret = authenticator.header(method: "CONNECT", uri: target.authority, entropy: entropy()) {
+            bytes += Array("\(authenticator.headerName): ".utf8) + secret.bytes + Array("\r\n".utf8)
+        }
+        return bytes + Array("\r\n".utf8)
     }
 
     /// Looks at what came. Bytes that were not taken are to be given again, with more behind them.
     public mutating func receive(_ bytes: UnsafeRawBufferPointer) -> ProxyStep {
-        if case .body(let left) = stage { return skip(left, bytes.count, taken: 0) }
+        if case .body(let skipper) = stage { return skip(skipper, bytes, from: 0) }
         switch parser.feed(bytes) {
         case .incomplete: return .more(consumed: 0)
         case .failed(_, let text):
@@ -55,45 +56,40 @@ public struct ConnectHandshake: Sendable {
             return .failed(ProxyFailure(.other, 0, "it does not answer as an HTTP proxy: \(why)"))
         case .request: return .failed(ProxyFailure(.other, 0, "it does not answer as an HTTP proxy"))
         case .response(let head, let consumed):
-            parser = HTTPHeadParser(.response, maximum: maximumHead)
-            if head.isInterim { return .more(consumed: consumed) }
+            if head.isInterim {
+                parser = HTTPHeadParser(.response, maximum: maximumHead)
+                return .more(consumed: consumed)
+            }
             if (200...299).contains(head.status) { return .connected(consumed: consumed) }
-            if head.status == 407, let step = authenticate(head, bytes.count, consumed) { return step }
-            return .failed(ProxyFailure(.http, head.status, Self.words(for: head, had: authorization != nil)))
+            if head.status == 407 { return authenticate(head, bytes, consumed) }
+            let reason = head.reason.isEmpty ? "" : " \(HTTPSyntax.quoted(head.reason))"
+            return .failed(
+                ProxyFailure(.http, head.status, "it answered with HTTP status \(head.status)\(reason)"))
         }
     }
 
-    /// Takes the challenge up; nil: it cannot be answered.
-    private mutating func authenticate(_ head: HTTPResponseHead, _ count: Int, _ consumed: Int) -> ProxyStep? {
-        guard attempts < 2, let authorize, let value = authorize(head.headers),
-            HTTPHeader("Proxy-Authorization", value).isValid
-        else { return nil }
-        attempts += 1
-        authorization = value
-        let ends = (head.headers.elements("Connection") + head.headers.elements("Proxy-Connection")).contains {
-            HTTPSyntax.equal($0, "close")
+    private mutating func authenticate(
+        _ head: HTTPResponseHead, _ bytes: UnsafeRawBufferPointer, _ consumed: Int
+    ) -> ProxyStep {
+        switch authenticator.receive(head) {
+        case .retry: return skip(HTTPBodySkipper(head), bytes, from: consumed)
+        case .unanswered(_, let text):
+            return .failed(ProxyFailure(.http, 407, "\(text); put user name and password into the proxy's URL"))
+        case .malformed(let text): return .failed(ProxyFailure(.http, 407, text))
         }
-        guard !ends, head.minorVersion == 1, head.headers["Transfer-Encoding"] == nil,
-            let length = head.headers["Content-Length"].flatMap({ HTTPSyntax.number($0) }), length <= Self.maximumBody
-        else { return .again }
-        return skip(Int(length), count, taken: consumed)
     }
 
-    private mutating func skip(_ left: Int, _ count: Int, taken: Int) -> ProxyStep {
-        let size = min(left, count - taken)
-        if size == left {
-            stage = .head
-            return .send(request, consumed: taken + size)
+    private mutating func skip(
+        _ skipper: HTTPBodySkipper, _ bytes: UnsafeRawBufferPointer, from start: Int
+    ) -> ProxyStep {
+        var skipper = skipper
+        let taken = start + skipper.feed(UnsafeRawBufferPointer(rebasing: bytes[min(start, bytes.count)...]))
+        switch skipper.state {
+        case .reading:
+            stage = .body(skipper)
+            return .more(consumed: taken)
+        case .done: return .send(request(), consumed: taken)
+        case .unusable: return .again
         }
-        stage = .body(left: left - size)
-        return .more(consumed: taken + size)
-    }
-
-    private static func words(for head: HTTPResponseHead, had credentials: Bool) -> String {
-        let reason = head.reason.isEmpty ? "" : " \(HTTPSyntax.quoted(head.reason))"
-        guard head.status == 407 else { return "it answered with HTTP status \(head.status)\(reason)" }
-        return credentials
-            ? "it does not take the user name and password (HTTP status 407)"
-            : "it wants authentication (HTTP status 407); put user name and password into the proxy's URL"
     }
 }

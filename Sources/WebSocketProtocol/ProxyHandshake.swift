@@ -4,10 +4,12 @@ public enum ProxyHandshake: Sendable {
     case socks(SOCKSHandshake)
 
     /// What is sent first, also on a new connection after `.again`.
-    public var greeting: [UInt8] {
+    public mutating func greeting() -> [UInt8] {
         switch self {
-        case .connect(let handshake): handshake.request
-        case .socks(let handshake): handshake.greeting
+        case .connect(var handshake):
+            defer { self = .connect(handshake) }
+            return handshake.request()
+        case .socks(let handshake): return handshake.greeting
         }
     }
 

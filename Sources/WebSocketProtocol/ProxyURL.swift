@@ -23,10 +23,9 @@ public struct ProxyURL: Sendable, Equatable {
     /// Likewise.
     public let password: String?
 
-    /// The value of Proxy-Authorization for Basic authentication (RFC 7617); nil without a user name.
-    public var basicAuthorization: String? {
-        guard let user else { return nil }
-        return "Basic " + HandshakeDigest.base64(Array("\(user):\(password ?? "")".utf8))
+    /// Who we are to the proxy; nil without a user name.
+    public var credentials: HTTPCredentials? {
+        user.map { .password(user: $0, SecretBytes(Array((password ?? "").utf8))) }
     }
 
     /// Reads a proxy's URL; one without a scheme is for http, as in the environment variables.

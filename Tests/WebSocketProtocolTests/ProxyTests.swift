@@ -8,7 +8,7 @@ import Testing
         sent: [[UInt8]], end: ProxyStep?, rest: [UInt8]
     ) {
         var handshake = handshake
-        var sent = [handshake.greeting]
+        var sent = [handshake.greeting()]
         var held = [UInt8]()
         var position = 0
         while true {
@@ -34,11 +34,12 @@ import Testing
 
     private let target = ProxyTarget(host: "server.test", port: 443)
 
-    private func connect(_ authorization: String? = nil, _ authorize: ConnectHandshake.Authorize? = nil)
-        -> ProxyHandshake
-    {
+    private func connect(_ user: String? = nil, isPreemptive: Bool = false) -> ProxyHandshake {
         .connect(
-            ConnectHandshake(target: target, userAgent: "t/1", authorization: authorization, authorize: authorize))
+            ConnectHandshake(
+                target: target, userAgent: "t/1",
+                credentials: user.map { .password(user: $0, SecretBytes(Array("pw".utf8))) },
+                isPreemptive: isPreemptive, entropy: { [UInt8](repeating: 7, count: 16) }))
     }
 
     private func socks(_ user: String? = nil, _ password: String? = nil, _ other: ProxyTarget? = nil) -> ProxyHandshake
@@ -49,7 +50,7 @@ import Testing
     @Test("CONNECT: the way is open after a 2xx, and what follows belongs to the target", arguments: [1, 2, 7, 1000])
     func connects(_ size: Int) {
         let result = run(
-            connect("Basic abc"), Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 \r\nA: b\r\n\r\nHTTP".utf8),
+            connect("me", isPreemptive: true), Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 \r\nA: b\r\n\r\nHTTP".utf8),
             size: size)
         #expect(result.rest == Array("HTTP".utf8))
         guard case .connected = result.end else {
@@ -59,52 +60,61 @@ import Testing
         #expect(
             result.sent.map { String(decoding: $0, as: UTF8.self) } == [
                 "CONNECT server.test:443 HTTP/1.1\r\nHost: server.test:443\r\nUser-Agent: t/1\r\n"
-                    + "Proxy-Authorization: Basic abc\r\n\r\n"
+                    + "Proxy-Authorization: Basic bWU6cHc=\r\n\r\n"
             ])
     }
 
-    @Test(
-        "CONNECT: a challenge is answered on the same connection, behind the refusal's body", arguments: [1, 5, 1000])
+    private func refusal(_ lines: String...) -> String {
+        "HTTP/1.1 407 No\r\n" + lines.map { $0 + "\r\n" }.joined() + "\r\n"
+    }
+
+    private let digest = #"Proxy-Authenticate: Digest realm="r", nonce="n", qop="auth", algorithm=SHA-256"#
+    private let basic = #"Proxy-Authenticate: Basic realm="r""#
+
+    @Test("CONNECT: a challenge is answered on the same connection, behind the refusal's body", arguments: [1, 5, 1000])
     func challenge(_ size: Int) {
-        let refusal = "HTTP/1.1 407 No\r\nProxy-Authenticate: Digest x\r\nContent-Length: 5\r\n\r\nHTTP/"
-        let result = run(
-            connect(nil) { $0["Proxy-Authenticate"].map { "answer to " + $0 } },
-            Array((refusal + "HTTP/1.1 200 OK\r\n\r\nx").utf8), size: size)
-        #expect(result.rest == Array("x".utf8))
-        #expect(result.sent.count == 2)
-        #expect(
-            String(decoding: result.sent[1], as: UTF8.self).contains("Proxy-Authorization: answer to Digest x\r\n"))
-    }
-
-    @Test("CONNECT: a proxy that refuses for ever is asked three times at most")
-    func limited() {
-        let refusal = "HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n"
-        let result = run(
-            connect(nil) { _ in "x" }, Array((refusal + refusal + refusal + refusal).utf8), size: 1000)
-        #expect(result.sent.count == 3)
-        guard case .failed(let failure)? = result.end else {
-            Issue.record("\(String(describing: result.end))")
-            return
+        for (challenge, answer) in [
+            (digest, #"Proxy-Authorization: Digest username="me", "#), (basic, "Proxy-Authorization: Basic bWU6cHc=\r\n"),
+        ] {
+            let answers = refusal(challenge, "Content-Length: 5") + "HTTP/" + "HTTP/1.1 200 OK\r\n\r\nx"
+            let result = run(connect("me"), Array(answers.utf8), size: size)
+            #expect(result.rest == Array("x".utf8))
+            #expect(result.sent.count == 2)
+            #expect(!String(decoding: result.sent[0], as: UTF8.self).contains("Proxy-Authorization"))
+            #expect(String(decoding: result.sent[1], as: UTF8.self).contains(answer))
+            #expect(!result.sent.contains { String(decoding: $0, as: UTF8.self).contains("pw") })
         }
-        #expect(failure.domain == .http && failure.code == 407)
     }
 
-    @Test(
-        "CONNECT: where the connection ends with the refusal, a new one is asked for",
-        arguments: [
-            "HTTP/1.1 407 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 407 No\r\n\r\n",
-            "HTTP/1.0 407 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 407 No\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "HTTP/1.1 407 No\r\nContent-Length: 99999999\r\n\r\n",
-        ])
-    func again(_ refusal: String) {
-        #expect(run(connect(nil) { _ in "x" }, Array(refusal.utf8), size: 1).end == .again)
+    @Test("CONNECT: a proxy that refuses for ever is not asked for ever")
+    func limited() {
+        for challenge in [basic, digest, digest + ", stale=true"] {
+            let same = refusal(challenge, "Content-Length: 0")
+            let result = run(connect("me"), Array(String(repeating: same, count: 10).utf8), size: 1000)
+            #expect((2...5).contains(result.sent.count))
+            guard case .failed(let failure)? = result.end else {
+                Issue.record("\(String(describing: result.end))")
+                continue
+            }
+            #expect(failure.domain == .http && failure.code == 407)
+        }
+    }
+
+    @Test("CONNECT: where the connection ends with the refusal, a new one is asked for")
+    func again() {
+        for line in ["Connection: close\r\nContent-Length: 0", "X: y", "Transfer-Encoding: gzip", "Content-Length: 99999999"] {
+            let result = run(connect("me"), Array(refusal(basic, line).utf8), size: 1)
+            #expect(result.end == .again)
+            #expect(result.sent.count == 1)
+        }
     }
 
     @Test("CONNECT: refusals and garbage have their texts")
     func refusals() {
         for (answer, code, words) in [
             ("HTTP/1.1 503 Sorry\r\n\r\n", 503, "503 \"Sorry\""), ("HTTP/1.1 302 \r\n\r\n", 302, "302"),
-            ("HTTP/1.1 407 No\r\n\r\n", 407, "wants authentication"), ("garbage\r\n", 0, "HTTP proxy"),
+            ("HTTP/1.1 407 No\r\n\r\n", 407, "wants authentication"),
+            ("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n\r\n", 407, "proxy's URL"), ("garbage\r\n", 0, "HTTP proxy"),
             ("\u{15}\u{03}\u{01}", 0, "https proxy URL"), ("HTTP/1.1 200 OK\n", 0, "HTTP proxy"),
         ] {
             for size in [1, 100] {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
+import select
 import socket
 import ssl
 import threading
@@ -42,6 +45,7 @@ class Proxy:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*tls)
         self._sockets: list[Any] = []
+        self.connections = 0
         self._listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._listener.bind((host, 0))
         self._listener.listen()
@@ -73,6 +77,7 @@ class Proxy:
             except OSError:
                 return
             self._sockets.append(connection)
+            self.connections += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Any) -> None:
@@ -103,43 +108,80 @@ class Proxy:
             if method != "CONNECT":
                 connection.sendall(b"HTTP/1.1 405 Method Not Allowed\r\n\r\n")
                 return
-            if self.user is not None:
-                pair = base64.b64encode(f"{self.user}:{self.password}".encode())
-                if b"\r\nProxy-Authorization: Basic " + pair + b"\r\n" not in head:
-                    connection.sendall(b"HTTP/1.1 407 Denied\r\nContent-Length: 0\r\nProxy-Authenticate: Basic realm=x\r\n\r\n")
-                    continue
+            if not self.is_allowed(head.decode("latin-1"), authority):
+                connection.sendall(self.refusal)
+                if b"close" in self.refusal:
+                    return
+                continue
             host, _, port = authority.rpartition(":")
             self.relay(connection, host.strip("[]"), int(port), b"HTTP/1.1 200 Yes\r\nX-Name: \xe9\r\n\r\n")
             return
+
+    refusal = b"HTTP/1.1 407 Denied\r\nContent-Length: 3\r\nProxy-Authenticate: Basic realm=x\r\n\r\nno\n"
+
+    def is_allowed(self, head: str, authority: str) -> bool:
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return self.user is None or f"\r\nProxy-Authorization: Basic {pair}\r\n" in head
 
     def relay(self, connection: Any, host: str, port: int, answer: bytes) -> None:
         with socket.create_connection((host, self.target or port), timeout=60) as server:
             self._sockets.append(server)
             connection.sendall(b"" if self.answer is not None else answer)
-            back = threading.Thread(target=self._copy, args=(server, connection), daemon=True)
-            back.start()
-            self._copy(connection, server)
-            back.join()
+            # One thread for both ways: TLS sockets are not for two.
+            connection.setblocking(False)
+            server.setblocking(False)
+            other = {connection: server, server: connection}
+            waiting: dict[Any, bytes] = {connection: b"", server: b""}
+            ended: set[Any] = set()
+            while len(ended) < 2:
+                readers = [each for each in other if each not in ended and len(waiting[other[each]]) < 1 << 18]
+                writers = [each for each in other if waiting[each]]
+                buffered = any(isinstance(each, ssl.SSLSocket) and each.pending() for each in readers)
+                select.select(readers, writers, [], 0 if buffered else 60)
+                for each in readers:
+                    try:
+                        data = each.recv(65536)
+                    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                        continue
+                    waiting[other[each]] += data
+                    if not data:
+                        ended.add(each)
+                for each in other:
+                    try:
+                        while waiting[each]:
+                            waiting[each] = waiting[each][each.send(waiting[each]) :]
+                    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                        continue
+                    if other[each] in ended:
+                        each.shutdown(socket.SHUT_WR)
 
     @staticmethod
     def _wait_for_end(connection: Any) -> None:
         while connection.recv(4096):
             pass
 
-    @staticmethod
-    def _copy(source: Any, target: Any) -> None:
-        try:
-            while True:
-                data = source.recv(65536)
-                if not data:
-                    break
-                target.sendall(data)
-        except (OSError, ValueError):
-            pass
-        try:
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+
+class DigestProxy(Proxy):
+    """Wants a Digest (RFC 7616), and ends the connection with each refusal."""
+
+    refusal = (
+        b"HTTP/1.1 407 Denied\r\nConnection: close\r\nProxy-Authenticate: Basic realm=x\r\n"
+        b'Proxy-Authenticate: Digest realm="there", nonce="abc", qop="auth", algorithm=MD5\r\n\r\n'
+    )
+
+    def is_allowed(self, head: str, authority: str) -> bool:
+        line = re.search("\r\nProxy-Authorization: Digest (.*)\r\n", head)
+        if line is None:
+            return False
+        fields = {name: quoted or bare for name, quoted, bare in re.findall(r'(\w+)=(?:"([^"]*)"|([^,"]+))', line[1])}
+
+        def digest(text: str) -> str:
+            return hashlib.md5(text.encode()).hexdigest()
+
+        first = digest(f"{self.user}:there:{self.password}")
+        second = digest(f"CONNECT:{authority}")
+        middle = ":".join(("abc", fields["nc"], fields["cnonce"], "auth"))
+        return fields["response"] == digest(f"{first}:{middle}:{second}")
 
 
 class SocksProxy(Proxy):
