@@ -179,6 +179,9 @@ typedef struct blip_listener blip_listener;
 /** A request, a response or an error response, either way. Since 1.0. */
 typedef struct blip_message blip_message;
 
+/** A certificate of a peer that the program is to judge. Since 1.0. */
+typedef struct blip_trust blip_trust;
+
 /** Why something failed: domain, code and text. Since 1.0. */
 typedef struct blip_error blip_error;
 
@@ -975,6 +978,12 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_BYE 20
 
 /**
+ * Kind of event. A peer's certificate is to be judged: connection, blip_event_trust. Releasing the
+ * event without an answer, and without keeping the trust object, refuses. Since 1.0.
+ */
+#define BLIP_EVENT_TRUST 40
+
+/**
  * Kind of event. The peer asks to close: connection; answer with
  * blip_connection_answer_close_request. Releasing the event unanswered agrees. Since 1.0.
  */
@@ -1090,6 +1099,17 @@ blip_message *blip_event_message(blip_event *event);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_message *blip_event_request(blip_event *event);
+
+/**
+ * Gives the event's certificate that is to be judged.
+ *
+ * @param event The event.
+ * @return The trust object; NULL if the event has none.
+ *
+ * Ownership: lent by the event, until that is released; blip_trust_retain keeps it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_trust *blip_event_trust(blip_event *event);
 
 /**
  * Gives an event back, and with it the handles that it lends.
@@ -1354,6 +1374,37 @@ typedef void (*blip_backlog_fn)(
 typedef void (*blip_trace_fn)(
     blip_connection *connection, bool outgoing, uint64_t number, uint32_t type, uint32_t flags,
     blip_slice frame, void *context);
+
+/**
+ * Asks whether a peer's certificate is to be trusted, in the middle of the TLS handshake.
+ *
+ * Answer with blip_trust_accept or blip_trust_refuse, now or later: the handshake waits, at most
+ * for the connect timeout or handshake timeout. To answer later, keep the object with
+ * blip_trust_retain; if it is let go of unanswered the peer is refused.
+ *
+ * @param connection The connection, in state BLIP_STATE_CONNECTING.
+ * @param trust What there is to judge.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_trust_fn)(blip_connection *connection, blip_trust *trust, void *context);
+
+/**
+ * Is given the socket of a connection.
+ *
+ * Nothing is sent or received while it runs. The descriptor stays the library's: it must not be
+ * closed, read from, written to, or kept.
+ *
+ * @param connection The connection.
+ * @param fd The descriptor; -1: the connection has no socket, or none any more.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_descriptor_fn)(blip_connection *connection, int fd, void *context);
 
 /**
  * Looks at a client that asks to connect, before it is answered and before any message.
@@ -1812,6 +1863,74 @@ blip_status blip_connection_options_set_tls_versions(
     blip_connection_options *options, int32_t minimum, int32_t maximum);
 
 /**
+ * Adds a protocol to offer by ALPN, the preferred one first.
+ *
+ * Without any, ALPN is not used. WebSockets go by "http/1.1".
+ *
+ * Source: RFC 7301.
+ *
+ * @param options The options.
+ * @param name 1 to 255 bytes; 16 names at most.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: a
+ *     name of that size, or one more, is not possible.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_add_tls_alpn(
+    blip_connection_options *options, blip_slice name);
+
+/**
+ * Sets the cipher suites.
+ *
+ * What OpenSSL does not know is reported as BLIP_ERROR_TLS_SETUP when the connection connects.
+ *
+ * @param options The options.
+ * @param ciphers Those of TLS 1.2, as openssl-ciphers(1) has them; empty: OpenSSL's choice.
+ * @param suites Those of TLS 1.3, with colons between; empty: OpenSSL's choice.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: ciphers and suites are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_ciphers(
+    blip_connection_options *options, blip_slice ciphers, blip_slice suites);
+
+/**
+ * Refuses certificates that revocation lists name.
+ *
+ * The file is read when the connection is made. The server's own certificate is looked up in the
+ * list of its issuer, which must be in the file and not out of date.
+ *
+ * Source: RFC 5280 §5.
+ *
+ * @param options The options.
+ * @param path A PEM file of lists; empty: revocation is not looked at (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_crl_file(
+    blip_connection_options *options, blip_slice path);
+
+/**
+ * Writes the secrets of each TLS connection to a file, for Wireshark.
+ *
+ * Whoever reads the file can read the connections: for debugging only. It is made for its owner
+ * alone, or appended to.
+ *
+ * @param options The options.
+ * @param path The file; empty: none (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_tls_key_log_file(
+    blip_connection_options *options, blip_slice path);
+
+/**
  * Sets the proxy that the connection goes through.
  *
  * http: HTTP CONNECT, for ws as for wss; https: the same with TLS to the proxy; socks5: SOCKS 5,
@@ -1996,6 +2115,30 @@ blip_status blip_connection_new(
     blip_connection **connection);
 
 /**
+ * Makes a connection over a socket that is connected already, as its client.
+ *
+ * The library takes the descriptor over: it is made non-blocking and closed when the connection
+ * ends, also if that was never told to connect. Proxies, lookup and addresses of the options are
+ * not used. blip_listener_accept_fd takes the other side.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param fd A stream socket, of IP or Unix, that is connected.
+ * @param url What the server is to be asked for, and whom its certificate must be for.
+ * @param options Options, copied; NULL: the defaults.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fd is no such socket,
+ *     or connection is NULL; BLIP_ERROR_TEXT; BLIP_ERROR_URL; BLIP_ERROR_STOPPED: the runtime was
+ *     stopped; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call. fd: the library's on success, the caller's otherwise.
+ * The connection is the caller's: blip_connection_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_from_fd(
+    blip_runtime *runtime, int fd, blip_slice url, blip_connection_options *options,
+    blip_connection **connection);
+
+/**
  * Takes one more reference.
  *
  * @param connection The connection.
@@ -2149,6 +2292,111 @@ blip_status blip_connection_set_close_callback(
  */
 blip_status blip_connection_set_state_callback(
     blip_connection *connection, blip_state_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who judges the server's certificate, instead of OpenSSL; before it connects.
+ *
+ * It is asked about every certificate, good ones too: blip_trust_verdict has OpenSSL's opinion, and
+ * accepting makes a bad one good. A client's handshake stops meanwhile. TLS sessions are not
+ * resumed, because a resumed one shows no certificate.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: nobody, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_trust_callback(
+    blip_connection *connection, blip_trust_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Takes one more reference.
+ *
+ * @param trust The trust object.
+ * @return trust, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_trust_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_trust *blip_trust_retain(blip_trust *trust);
+
+/**
+ * Gives a reference back; the last one refuses the peer, if there was no answer.
+ *
+ * @param trust The trust object; NULL is fine.
+ *
+ * Ownership: the caller's reference ends.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_trust_release(blip_trust *trust);
+
+/**
+ * Gives a certificate that the peer has sent.
+ *
+ * @param trust The trust object.
+ * @param index 0: the peer's own; from 1: those that are to lead to an authority, as they came.
+ * @param der Receives the certificate in DER.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: der is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there are not so many.
+ *
+ * Ownership: der: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_certificate(blip_trust *trust, size_t index, blip_slice *der);
+
+/**
+ * Gives whom the certificate should be for.
+ *
+ * @param trust The trust object.
+ * @param host Receives a host name or IP address.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: host is NULL;
+ *     BLIP_ERROR_NOT_FOUND: nobody in particular, as of clients.
+ *
+ * Ownership: host: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_host(blip_trust *trust, blip_slice *host);
+
+/**
+ * Gives OpenSSL's opinion of the certificate, by the authorities of the options.
+ *
+ * @param trust The trust object.
+ * @param code Receives 0: it would trust the peer; else a number of X509_STORE_CTX_get_error(3).
+ * @param text Receives OpenSSL's words for it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: code or text is NULL.
+ *
+ * Ownership: text: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_verdict(blip_trust *trust, int32_t *code, blip_slice *text);
+
+/**
+ * Trusts the peer: the handshake goes on.
+ *
+ * @param trust The trust object.
+ * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_accept(blip_trust *trust);
+
+/**
+ * Refuses the peer: the connection ends with BLIP_ERROR_CERTIFICATE.
+ *
+ * @param trust The trust object.
+ * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_refuse(blip_trust *trust);
 
 /**
  * Begins to connect; the open callback or the close callback follows.
@@ -2428,6 +2676,77 @@ blip_status blip_connection_local_address(blip_connection *connection, blip_slic
 blip_status blip_connection_remote_address(blip_connection *connection, blip_slice *address);
 
 /**
+ * Gives the own address as the system has it.
+ *
+ * @param connection The connection.
+ * @param address Receives the bytes of a struct sockaddr_in, sockaddr_in6 or sockaddr_un.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: address is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not connected yet.
+ *
+ * Ownership: address: it lies in the connection: valid while the connection lives. It may not be
+ * aligned.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_local_sockaddr(blip_connection *connection, blip_slice *address);
+
+/**
+ * Gives the peer's address as the system has it; through a proxy, the proxy's.
+ *
+ * @param connection The connection.
+ * @param address Receives the bytes of a struct sockaddr_in, sockaddr_in6 or sockaddr_un.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: address is NULL;
+ *     BLIP_ERROR_NOT_FOUND: not connected yet.
+ *
+ * Ownership: address: it lies in the connection: valid while the connection lives. It may not be
+ * aligned.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_remote_sockaddr(blip_connection *connection, blip_slice *address);
+
+/**
+ * Tells whether the connection's socket is one of IPv4.
+ *
+ * @param connection The connection.
+ * @param ipv4 Receives true if so; false before it is connected.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: ipv4 is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_is_ipv4(blip_connection *connection, bool *ipv4);
+
+/**
+ * Tells whether the connection's socket is one of IPv6.
+ *
+ * @param connection The connection.
+ * @param ipv6 Receives true if so; false before it is connected.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: ipv6 is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_is_ipv6(blip_connection *connection, bool *ipv6);
+
+/**
+ * Calls a function with the connection's socket, on its loop: soon, or at once in a callback.
+ *
+ * For options of the socket that the library does not know. Queues are not concerned.
+ *
+ * @param connection The connection.
+ * @param fn The function, called once.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fn is NULL;
+ *     BLIP_ERROR_CLOSED: the loop has ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_with_descriptor(
+    blip_connection *connection, blip_descriptor_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
  * Tells whether the connection is encrypted by TLS.
  *
  * @param connection The connection.
@@ -2476,6 +2795,34 @@ blip_status blip_connection_tls_cipher(blip_connection *connection, blip_slice *
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_peer_certificate(blip_connection *connection, blip_slice *der);
+
+/**
+ * Gives the protocol that ALPN agreed on.
+ *
+ * @param connection The connection.
+ * @param name Receives the protocol.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: name is NULL;
+ *     BLIP_ERROR_NOT_FOUND: none, no TLS, or not open yet.
+ *
+ * Ownership: name: it lies in the connection: valid while the connection lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_tls_alpn(blip_connection *connection, blip_slice *name);
+
+/**
+ * Tells whether the TLS handshake was shortened because of an earlier connection to the server.
+ *
+ * Connections with the same options for TLS share what servers give them for that. Where a trust
+ * callback is set, nothing is resumed.
+ *
+ * @param connection The connection.
+ * @param resumed Receives true if so; false without TLS, or before it is open.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: resumed is NULL.
+ *
+ * Source: RFC 8446 §2.2.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_tls_is_resumed(blip_connection *connection, bool *resumed);
 
 /**
  * Gives path and query of the HTTP request that opened the connection.
@@ -4357,6 +4704,75 @@ blip_status blip_listener_options_set_metrics_path(
     blip_listener_options *options, blip_slice path);
 
 /**
+ * Adds a protocol to take by ALPN, the preferred one first.
+ *
+ * Without any, ALPN is not used. A client that offers others only is refused; one that offers none
+ * is not.
+ *
+ * Source: RFC 7301.
+ *
+ * @param options The options.
+ * @param name 1 to 255 bytes; 16 names at most.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: a
+ *     name of that size, or one more, is not possible.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_tls_alpn(
+    blip_listener_options *options, blip_slice name);
+
+/**
+ * Sets the cipher suites.
+ *
+ * What OpenSSL does not know is reported as BLIP_ERROR_TLS_SETUP when the listener starts.
+ *
+ * @param options The options.
+ * @param ciphers Those of TLS 1.2, as openssl-ciphers(1) has them; empty: OpenSSL's choice.
+ * @param suites Those of TLS 1.3, with colons between; empty: OpenSSL's choice.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: ciphers and suites are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_ciphers(
+    blip_listener_options *options, blip_slice ciphers, blip_slice suites);
+
+/**
+ * Refuses certificates that revocation lists name.
+ *
+ * The file is read when the listener is made. The client's own certificate is looked up in the
+ * list of its issuer, which must be in the file and not out of date.
+ *
+ * Source: RFC 5280 §5.
+ *
+ * @param options The options.
+ * @param path A PEM file of lists; empty: revocation is not looked at (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_crl_file(
+    blip_listener_options *options, blip_slice path);
+
+/**
+ * Writes the secrets of each TLS connection to a file, for Wireshark.
+ *
+ * Whoever reads the file can read the connections: for debugging only. It is made for its owner
+ * alone, or appended to.
+ *
+ * @param options The options.
+ * @param path The file; empty: none (the default).
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT.
+ *
+ * Ownership: path is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_tls_key_log_file(
+    blip_listener_options *options, blip_slice path);
+
+/**
  * Sets how many connections may be open at a time; more are closed as they come.
  *
  * Default 0.
@@ -4518,6 +4934,28 @@ blip_status blip_listener_set_close_callback(
     blip_listener *listener, blip_close_fn fn, void *context, void (*release_context)(void *));
 
 /**
+ * Sets who judges the certificates of clients, for connections that come from now on.
+ *
+ * Clients are asked for a certificate then, and one that is given goes to fn instead of OpenSSL's
+ * opinion, which blip_trust_verdict has. The client's own handshake is over meanwhile: one that is
+ * refused sees the connection end. A client without certificate is not asked about; whether it may
+ * connect is set by blip_listener_options_set_tls_client_ca_file.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: nobody, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_trust_callback(
+    blip_listener *listener, blip_trust_fn fn, void *context, void (*release_context)(void *));
+
+/**
  * Sets who decides whether clients may close by the message "Bye", for those accepted afterwards.
  *
  * See blip_connection_set_close_request_callback, which takes its place for one connection.
@@ -4610,6 +5048,63 @@ blip_status blip_listener_start(
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_listener_start_unix(blip_listener *listener, blip_slice path);
+
+/**
+ * Listens on a socket that listens already.
+ *
+ * The library takes the descriptor over: it is made non-blocking, and closed when the listener
+ * stops. The file of a Unix socket stays. After a failure it may be tried again.
+ *
+ * @param listener The listener.
+ * @param fd A stream socket, of IP or Unix, that listens.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started
+ *     before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
+ *     stopped; BLIP_ERROR_FILE, BLIP_ERROR_NETWORK: fd is no socket that listens;
+ *     blip_listener_error has the detail.
+ *
+ * Ownership: fd: the library's on success, the caller's otherwise.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_start_fd(blip_listener *listener, int fd);
+
+/**
+ * Listens on the sockets that systemd has opened for this process.
+ *
+ * They are those of the environment's LISTEN_FDS, if LISTEN_PID is this process; several make one
+ * listener. Each socket is taken once.
+ *
+ * Source: sd_listen_fds(3), systemd.socket(5).
+ *
+ * @param listener The listener.
+ * @param name FileDescriptorName= of the sockets; empty: all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started
+ *     before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
+ *     stopped; BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND: there is no such socket, or it was
+ *     taken; BLIP_ERROR_FILE, BLIP_ERROR_NETWORK: it does not listen; blip_listener_error has the
+ *     detail.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_start_systemd(blip_listener *listener, blip_slice name);
+
+/**
+ * Takes over a socket that is connected already, as if a client had connected to the listener.
+ *
+ * A listener that was not started is started by it, without listening anywhere. The descriptor is
+ * made non-blocking, and closed when the connection ends.
+ *
+ * @param listener The listener.
+ * @param fd A stream socket, of IP or Unix, that is connected.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: fd is no such socket;
+ *     BLIP_ERROR_STATE: the listener has stopped; BLIP_ERROR_LIMIT: it has as many connections as
+ *     it may; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
+ *     stopped.
+ *
+ * Ownership: fd: the library's on success, the caller's otherwise.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_accept_fd(blip_listener *listener, int fd);
 
 /**
  * Gives the port.

@@ -24,6 +24,7 @@ public class CommonOptions {
     var minimumTLS: Int32 = 0
     var maximumTLS: Int32 = 0
     var tlsServerName: String?
+    var tlsOptions = TLSOptions()
 
     public init() {}
 
@@ -93,6 +94,21 @@ public class CommonOptions {
         certificatePath = certificate.isEmpty ? nil : certificate
         keyPath = key.isEmpty ? certificatePath : key
     }
+
+    /// A name of ALPN (RFC 7301).
+    public func addTLSProtocol(_ name: String) -> blip_status {
+        guard (1...255).contains(name.utf8.count), tlsOptions.protocols.count < 16 else { return BLIP_ERROR_ARGUMENT }
+        if !tlsOptions.protocols.contains(name) { tlsOptions.protocols.append(name) }
+        return BLIP_OK
+    }
+
+    public func setCiphers(_ ciphers: String, _ suites: String) {
+        tlsOptions.ciphers = ciphers.isEmpty ? nil : ciphers
+        tlsOptions.suites = suites.isEmpty ? nil : suites
+    }
+
+    public func setCRLFile(_ path: String) { tlsOptions.crlFile = path.isEmpty ? nil : path }
+    public func setKeyLogFile(_ path: String) { tlsOptions.keyLogFile = path.isEmpty ? nil : path }
 
     var identity: TLSIdentity? {
         guard let certificatePath, let keyPath else { return nil }

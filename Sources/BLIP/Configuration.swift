@@ -48,11 +48,11 @@ final class Configuration: Sendable {
 
     /// What options come to. What cannot be used is the connection's failure when it is to connect.
     static func make(
-        _ options: ConnectionOptions?, for url: WebSocketURL, in runtime: Runtime
+        _ options: ConnectionOptions?, for url: WebSocketURL, in runtime: Runtime, adopted: AdoptedDescriptor? = nil
     ) -> (configuration: Configuration, failure: Failure?) {
         let options = options ?? ConnectionOptions()
         do {
-            return (try options.configuration(for: url, queue: runtime.queue), nil)
+            return (try options.configuration(for: url, queue: runtime.queue, adopted: adopted), nil)
         } catch {
             return (Configuration(options, queue: runtime.queue, tls: nil), Failure(error))
         }

@@ -48,12 +48,13 @@ extension Connection {
         guard phase == .connecting, let url else { return stream.close() }
         stream.handOver(to: self)
         self.stream = stream
+        withInfo { $0.stream = stream }
         tell(BLIP_OBSERVE_CONNECTED)
         if let tls = configuration.tls {
             phase = .securing
             tell(BLIP_OBSERVE_WILL_SECURE)
             let name = configuration.tlsServerName ?? (url.unixPath == nil ? url.host : "localhost")
-            stream.startTLS(tls, serverName: name, isServer: false)
+            stream.startTLS(tls, serverName: name, isServer: false, asksProgram: settings.trust != nil)
             stream.startReading()
         } else {
             stream.startReading()
@@ -101,13 +102,15 @@ extension Connection {
         }
         let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
         self.stream = stream
+        // Who is refused before it is open shall have an address too.
+        withInfo { $0.stream = stream }
         armTimer(after: configuration.connectTimeout)
         upgrade = Upgrade(parser: HTTPHeadParser(.request, maximum: configuration.httpHead))
         tell(BLIP_OBSERVE_CONNECTED)
         if let tls = configuration.tls {
             phase = .securing
             tell(BLIP_OBSERVE_WILL_SECURE)
-            stream.startTLS(tls, serverName: nil, isServer: true)
+            stream.startTLS(tls, serverName: nil, isServer: true, asksProgram: settings.trust != nil)
         } else {
             phase = .upgrading
         }
@@ -202,6 +205,11 @@ extension Connection {
         if listener?.speaksWebSocket == false { acceptStream() }
     }
 
+    public func stream(_ stream: Transport.Stream, needsTrust evidence: TrustEvidence) {
+        guard let handler = settings.trust else { return stream.answerTrust(false) }
+        deliver(Event(.trust(handler, TrustQuestion(self, evidence)), connection: self))
+    }
+
     /// Takes the HTTP head off the bytes; how many were taken.
     func receiveHead(_ bytes: UnsafeMutableRawBufferPointer) -> Int {
         guard let upgrade else { return bytes.count }
@@ -280,16 +288,12 @@ extension Connection {
         // Behind a proxy that speaks TLS the stream may be secure although the connection is not.
         let isSecure = configuration.tls != nil && stream.isSecure
         guard isSecure else { return withInfo { $0.stream = stream } }
-        let version = stream.tlsVersion.map { Text($0) }
-        let cipher = stream.tlsCipher.map { Text($0) }
-        let certificate = stream.peerCertificateDER.map { Text($0) }
+        let details = TLSDetails(stream)
         withInfo {
             // Its addresses are made to texts when they are asked for.
             $0.stream = stream
             $0.isSecure = isSecure
-            $0.tlsVersion = version
-            $0.tlsCipher = cipher
-            $0.peerCertificate = certificate
+            $0.tls = details
         }
     }
 

@@ -13,6 +13,28 @@ extension Connection {
         }
     }
 
+    /// Over a socket that is connected already; it is taken over unless this fails.
+    public convenience init(
+        runtime: Runtime, descriptor: Int32, url: String, options: ConnectionOptions?
+    ) throws(Failure) {
+        guard AdoptedDescriptor.isConnected(descriptor) else {
+            throw Failure(BLIP_ERROR_ARGUMENT, "Descriptor \(descriptor) is no stream socket that is connected.")
+        }
+        let adopted = AdoptedDescriptor(descriptor)
+        switch WebSocketURL.parse(url) {
+        case .success(let parsed):
+            do throws(Failure) {
+                try self.init(runtime: runtime, url: parsed, options: options, adopted: adopted)
+            } catch {
+                _ = adopted.take()
+                throw error
+            }
+        case .failure(let failure):
+            _ = adopted.take()
+            throw Failure(BLIP_ERROR_URL, failure.description)
+        }
+    }
+
     /// What is wrong with a URL; nil if it can be connected to.
     public static func failure(of url: String) -> Failure? {
         switch WebSocketURL.parse(url) {
@@ -63,25 +85,46 @@ extension Connection {
     public var isAccepted: Bool { isIncoming }
     public var isSecure: Bool { withInfo { $0.isSecure } }
     public var subprotocolText: Text? { withInfo { $0.subprotocol } }
-    public var localAddressText: Text? { address(\.localAddress) { $0.localAddress } }
-    public var remoteAddressText: Text? { address(\.remoteAddress) { $0.remoteAddress } }
+    public var localAddressText: Text? { address(\.localAddress) { $0.localAddress }?.text }
+    public var remoteAddressText: Text? { address(\.remoteAddress) { $0.remoteAddress }?.text }
+    public var localSystemAddress: Text? { address(\.localAddress) { $0.localAddress }?.system }
+    public var remoteSystemAddress: Text? { address(\.remoteAddress) { $0.remoteAddress }?.system }
+    /// Of the peer's address; nil while there is none.
+    private var addressFamily: SocketAddress.Family? { withInfo { $0.stream }?.remoteAddress.family }
+    public var isIPv4: Bool { addressFamily == .ipv4 }
+    public var isIPv6: Bool { addressFamily == .ipv6 }
+    public var hasQueue: Bool { configuration.queue != nil }
 
     /// An address as text, made on the first question.
     private func address(
-        _ place: WritableKeyPath<ConnectionInfo, Text?>, _ get: (Transport.Stream) -> SocketAddress
-    ) -> Text? {
+        _ place: WritableKeyPath<ConnectionInfo, StreamAddress?>, _ get: (Transport.Stream) -> SocketAddress
+    ) -> StreamAddress? {
         withInfo { info in
-            if let text = info[keyPath: place] { return text }
+            if let address = info[keyPath: place] { return address }
             guard let stream = info.stream else { return nil }
-            let text = Text(get(stream).description)
-            info[keyPath: place] = text
-            return text
+            let address = StreamAddress(get(stream))
+            info[keyPath: place] = address
+            return address
         }
     }
 
-    public var tlsVersionText: Text? { withInfo { $0.tlsVersion } }
-    public var tlsCipherText: Text? { withInfo { $0.tlsCipher } }
-    public var peerCertificate: Text? { withInfo { $0.peerCertificate } }
+    public var tlsVersionText: Text? { withInfo { $0.tls }?.version }
+    public var tlsCipherText: Text? { withInfo { $0.tls }?.cipher }
+    public var peerCertificate: Text? { withInfo { $0.tls }?.peerCertificate }
+    public var tlsProtocolText: Text? { withInfo { $0.tls }?.applicationProtocol }
+    public var isTLSResumed: Bool { withInfo { $0.tls }?.isResumed ?? false }
+
+    /// Calls the function with the socket's descriptor, on the loop: nothing is sent or received meanwhile.
+    public func withDescriptor(_ handler: Handler<blip_descriptor_fn>) -> blip_status {
+        let work: @Sendable () -> Void = { [self] in
+            handler.function?(handle, stream?.socketDescriptor ?? -1, handler.context)
+        }
+        if loop.isCurrent, !isFilling {
+            work()
+            return BLIP_OK
+        }
+        return loop.post(work) ? BLIP_OK : BLIP_ERROR_CLOSED
+    }
     public var requestPath: Text? { withInfo { $0.path } }
     public var backlogBytes: UInt64 { UInt64(max(0, backlog.load(ordering: .relaxed))) }
 

@@ -111,12 +111,12 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     /// An outgoing connection.
     public convenience init(
-        runtime: Runtime, url: WebSocketURL, options: ConnectionOptions?
+        runtime: Runtime, url: WebSocketURL, options: ConnectionOptions?, adopted: AdoptedDescriptor? = nil
     ) throws(Failure) {
         guard !runtime.isStopped, let context = runtime.pickContext() else {
             throw Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.")
         }
-        let (configuration, failure) = Configuration.make(options, for: url, in: runtime)
+        let (configuration, failure) = Configuration.make(options, for: url, in: runtime, adopted: adopted)
         try self.init(context: context, url: url, configuration: configuration, setupFailure: failure)
     }
 

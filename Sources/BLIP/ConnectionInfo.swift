@@ -9,12 +9,10 @@ struct ConnectionInfo {
     var subprotocol: Text?
     var version: Int32 = 0
     var stream: Transport.Stream?
-    var localAddress: Text?
-    var remoteAddress: Text?
+    var localAddress: StreamAddress?
+    var remoteAddress: StreamAddress?
     var isSecure = false
-    var tlsVersion: Text?
-    var tlsCipher: Text?
-    var peerCertificate: Text?
+    var tls: TLSDetails?
     var url: Text?
     var path: Text?
     var head: HTTPHeadRecord?

@@ -67,15 +67,19 @@ public final class ConnectionOptions: CommonOptions, SlotOwner, @unchecked Senda
     public func setServiceLookup(_ enabled: Bool) { dial.usesService = enabled }
 
     /// The snapshot for a connection; the TLS files and the environment are read now.
-    func configuration(for url: WebSocketURL, queue: EventQueue?) throws(TransportError) -> Configuration {
+    func configuration(
+        for url: WebSocketURL, queue: EventQueue?, adopted: AdoptedDescriptor? = nil
+    ) throws(TransportError) -> Configuration {
         var tls: TLSContext?
         if url.isSecure {
-            tls = try TLSContext.client(
-                caFile: caFile, verify: verifies, identity: identity, minimum: lowestTLS, maximum: highestTLS)
+            tls = try TLSContext.sharedClient(
+                caFile: caFile, verify: verifies, identity: identity, minimum: lowestTLS, maximum: highestTLS,
+                options: tlsOptions)
         }
         var dial = dial
+        dial.adopted = adopted
         if usesEnvironment, dial.proxy == nil { dial.readEnvironment() }
-        if dial.needsProxyTLS { dial.proxyTLS = try TLSContext.client(caFile: proxyCAFile, verify: verifies) }
+        if dial.needsProxyTLS { dial.proxyTLS = try TLSContext.sharedClient(caFile: proxyCAFile, verify: verifies) }
         return Configuration(self, queue: queue, tls: tls, dial: dial)
     }
 }

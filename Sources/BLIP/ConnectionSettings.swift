@@ -13,6 +13,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var state: Handler<blip_state_fn>?
     public var trace: Handler<blip_trace_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
+    public var trust: Handler<blip_trust_fn>?
 
     /// Nothing is set; for the many connections that begin and end so.
     static let none = ConnectionSettings()
@@ -31,6 +32,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         state = other.state
         trace = other.trace
         closeRequest = other.closeRequest
+        trust = other.trust
         addRoutes()
     }
 

@@ -12,6 +12,8 @@ struct DialOptions: Sendable {
     var proxy: ProxyURL?
     /// For proxies that speak TLS.
     var proxyTLS: TLSContext?
+    /// A socket that is connected already.
+    var adopted: AdoptedDescriptor?
     /// The variables that name proxies; nil: they are not asked.
     private(set) var environment: [String: String]?
 
@@ -43,7 +45,8 @@ struct DialOptions: Sendable {
         plan.connector.local = local
         plan.userAgent = userAgent
         plan.maximumHead = maximumHead
-        guard url.unixPath == nil else { return plan }
+        plan.adopted = adopted
+        guard url.unixPath == nil, adopted == nil else { return plan }
         if let proxy { plan.proxy = proxy } else { plan.proxy = try proxyOfEnvironment(url) }
         if plan.proxy?.kind == .https { plan.proxyTLS = proxyTLS }
         plan.usesService = usesService && plan.proxy == nil && !url.isIPLiteral && url.port == url.defaultPort

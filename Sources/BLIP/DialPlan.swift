@@ -7,6 +7,8 @@ struct DialPlan: Sendable {
     var unixPath: String?
     var host: String
     var port: UInt16
+    /// A socket that is connected already.
+    var adopted: AdoptedDescriptor?
     /// Whether the host's SRV records say where the servers are.
     var usesService = false
     var proxy: ProxyURL?

@@ -6,7 +6,8 @@ import WebSocketProtocol
 ///
 /// TLS with the server and everything after it are the owner's. Loop thread only; the owner keeps it until it has
 /// completed, and bounds its time.
-final class Dialer: StreamDelegate {
+final class Dialer: StreamDelegate, @unchecked Sendable {
+    // Sendable: touched on its loop's thread only.
     typealias Completion = (Result<Transport.Stream, Failure>) -> Void
 
     private let loop: EventLoop
@@ -43,7 +44,9 @@ final class Dialer: StreamDelegate {
     }
 
     private func start() {
-        if let proxy = plan.proxy {
+        if let adopted = plan.adopted {
+            loop.post { [self] in takeOver(adopted) }
+        } else if let proxy = plan.proxy {
             prepareTargets(proxy)
         } else if plan.usesService {
             activity = "looking up the servers of \(plan.host)"
@@ -102,6 +105,14 @@ final class Dialer: StreamDelegate {
         let kind = plan.proxy == nil ? "" : "the proxy "
         activity = "connecting to \(kind)\(ProxyTarget(host: host, port: port).authority)"
         connector = Connector.connect(loop: loop, host: host, port: port, options: plan.connector, completion: done)
+    }
+
+    private func takeOver(_ adopted: AdoptedDescriptor) {
+        let descriptor = adopted.take()
+        guard descriptor >= 0 else {
+            return finish(.failure(Failure(BLIP_ERROR_STATE, "The descriptor was taken over before.")))
+        }
+        didConnect(descriptor)
     }
 
     private func didNotConnect(_ error: TransportError) {

@@ -23,6 +23,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         /// With a reference to the connection's handle, which may end before the event is taken.
         case observed(Attachment, OpaquePointer?)
         case reconnecting(Handler<blip_reconnect_fn>, Reconnector)
+        case trust(Handler<blip_trust_fn>, TrustQuestion)
     }
 
     public static var handleKind: HandleKind { .event }
@@ -40,6 +41,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
     private let isDelivered = Atomic<Bool>(false)
     /// Handles lent to the program with a pulled event: message, request.
     private let lent = Locked<(message: OpaquePointer?, request: OpaquePointer?)>((nil, nil))
+    /// The same of a question of trust.
+    private let lentTrust = Atomic<UInt>(0)
 
     init(
         _ action: Action, status: blip_status = BLIP_OK, value: Int64 = 0, connection: Connection? = nil,
@@ -112,6 +115,11 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .reconnecting(let handler, let reconnector):
             handler.function?(
                 reconnector.handle, Int32(truncatingIfNeeded: value), status, handler.context)
+        case .trust(let handler, let question):
+            if let handle = HandleTable.create(question) {
+                handler.function?(connection?.handle, handle, handler.context)
+                HandleTable.release(handle, as: TrustQuestion.self)
+            }
         }
         settle()
     }
@@ -128,6 +136,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .open: connection?.openDidSettle()
         case .close: connection?.closeDidSettle()
         case .stopped: listener?.stoppedDidSettle()
+        // What was never seen, or let go of, is not trusted.
+        case .trust(_, let question): if question.slot == 0 { _ = question.answer(false) }
         // Unless it was answered.
         case .closeRequest: _ = connection?.answerCloseRequest(true)
         case .observed(_, let handle): HandleTable.releaseOwn(handle, as: Connection.self)
@@ -157,6 +167,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .closeRequest: BLIP_EVENT_CLOSE_REQUEST
         case .observed: BLIP_EVENT_OBSERVED
         case .reconnecting: BLIP_EVENT_RECONNECTOR
+        case .trust: BLIP_EVENT_TRUST
         }
     }
 
@@ -178,6 +189,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .closeRequest(let handler): handler.context
         case .observed(let attachment, _): attachment.module.observer?.context
         case .reconnecting(let handler, _): handler.context
+        case .trust(let handler, _): handler.context
         }
     }
 
@@ -200,6 +212,18 @@ public final class Event: SlotOwner, @unchecked Sendable {
             if lent.request == nil, let request { lent.request = HandleTable.create(request) }
             return lent.request
         }
+    }
+
+    public var trustHandle: OpaquePointer? {
+        guard case .trust(_, let question) = action else { return nil }
+        let known = lentTrust.load(ordering: .acquiring)
+        if known != 0 { return OpaquePointer(bitPattern: known) }
+        guard let new = HandleTable.create(question) else { return nil }
+        let (done, seen) = lentTrust.compareExchange(
+            expected: 0, desired: UInt(bitPattern: new), ordering: .acquiringAndReleasing)
+        if done { return new }
+        HandleTable.release(new, as: TrustQuestion.self)
+        return OpaquePointer(bitPattern: seen)
     }
 
     /// It was handed out by `blip_queue_next`: a request is the program's to answer, whenever it likes.
@@ -225,6 +249,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         }
         HandleTable.release(handles.0, as: BLIPMessage.self)
         HandleTable.release(handles.1, as: BLIPMessage.self)
+        let trust = lentTrust.exchange(0, ordering: .acquiringAndReleasing)
+        if trust != 0 { HandleTable.release(OpaquePointer(bitPattern: trust), as: TrustQuestion.self) }
         settle()
     }
 }

@@ -19,4 +19,5 @@ public enum HandleKind: UInt8, Sendable {
     case module = 13
     case reconnector
     case pool
+    case trust = 17
 }

@@ -161,6 +161,10 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     public enum Place: Sendable {
         case port(host: String, UInt16)
         case unix(String)
+        /// Sockets that listen already; taken over if it succeeds.
+        case descriptors([Int32])
+        /// Nowhere: connections are given by `adopt`.
+        case nowhere
     }
 
     /// Binds and begins to accept. On failure it may be tried again.
@@ -180,31 +184,43 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                     "The listener would speak nothing: both WebSocket and BLIP 1 are switched off."))
         }
         do {
-            let acceptor: Acceptor
+            let acceptor: Acceptor?
             let scheme = (speaksWebSocket ? "ws" : "blip") + (configuration.tls == nil ? "" : "s")
             let path = speaksWebSocket ? paths.first ?? "/" : ""
-            let url: String
+            var url: String?
             switch place {
             case .port(let host, let port):
-                acceptor = try Acceptor.bind(loop: context.loop, host: host, port: port)
-                url = "\(scheme)://\(Self.reachable(host)):\(acceptor.port)\(path)"
+                let bound = try Acceptor.bind(loop: context.loop, host: host, port: port)
+                url = "\(scheme)://\(Self.reachable(host)):\(bound.port)\(path)"
+                acceptor = bound
             case .unix(let file):
                 acceptor = try Acceptor.bind(loop: context.loop, unixPath: file)
                 url = "\(scheme)+unix://\(Self.percentEncoded(file))\(path)"
+            case .descriptors(let descriptors):
+                let adopted = try Acceptor.adopt(loop: context.loop, descriptors: descriptors)
+                if let address = adopted.addresses.first {
+                    url =
+                        address.path.map { "\(scheme)+unix://\(Self.percentEncoded($0))\(path)" }
+                        ?? "\(scheme)://\(Self.reachable(address.host)):\(address.port)\(path)"
+                }
+                acceptor = adopted
+            case .nowhere: acceptor = nil
             }
             let isWanted = shared.withLock { shared -> Bool in
                 guard shared.phase == .starting else { return false }
                 shared.phase = .listening
-                shared.acceptors = [acceptor]
-                shared.port = acceptor.port
-                shared.url = Text(url)
+                shared.acceptors = acceptor.map { [$0] } ?? []
+                shared.port = acceptor?.port ?? 0
+                shared.url = url.map { Text($0) }
                 return true
             }
             guard isWanted else {
+                guard let acceptor else { return BLIP_ERROR_STATE }
                 if context.loop.isCurrent { acceptor.close() } else { context.loop.post { acceptor.close() } }
                 return BLIP_ERROR_STATE
             }
             runtime.add(self)
+            guard let acceptor else { return BLIP_OK }
             acceptor.onAccept = { [weak self] descriptor, _ in
                 guard let self else { return closeDescriptor(descriptor) }
                 self.accept(descriptor)
@@ -213,7 +229,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
             }
             if context.loop.isCurrent { acceptor.start() } else { context.loop.post { acceptor.start() } }
-            runtime.log(BLIP_LOG_INFO, "listener", "listening on \(url)")
+            runtime.log(BLIP_LOG_INFO, "listener", "listening on \(url ?? "")")
             return BLIP_OK
         } catch {
             return fail(Failure(error))
@@ -259,6 +275,30 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             return nil
         }
         return Connection(context: context, listener: self, carrier: end)
+    }
+
+    /// Takes over a socket that is connected already, as if it had been accepted; a listener that was not started is
+    /// started without listening anywhere. The descriptor stays the caller's on failure.
+    public func adopt(_ descriptor: Int32) -> blip_status {
+        guard AdoptedDescriptor.isConnected(descriptor) else { return BLIP_ERROR_ARGUMENT }
+        if shared.withLock({ $0.phase == .new }) {
+            let status = start(.nowhere)
+            // Another thread may have been first.
+            guard status == BLIP_OK || status == BLIP_ERROR_STATE else { return status }
+        }
+        guard isListening else { return runtime.isStopped ? BLIP_ERROR_STOPPED : BLIP_ERROR_STATE }
+        let count = connections.add(1, ordering: .relaxed).newValue
+        if maximumConnections > 0, count > maximumConnections {
+            connectionDidEnd()
+            return BLIP_ERROR_LIMIT
+        }
+        guard let context = runtime.pickContext(),
+            context.loop.post({ Connection(context: context, listener: self).takeOver(descriptor) })
+        else {
+            connectionDidEnd()
+            return BLIP_ERROR_STOPPED
+        }
+        return BLIP_OK
     }
 
     public func connectionDidEnd() {
@@ -378,6 +418,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     public func snapshot() -> CounterSnapshot { runtime.snapshot(of: self) }
 
+    public var hasQueue: Bool { configuration.queue != nil }
     public var port: UInt16? { shared.withLock { $0.port == 0 ? nil : $0.port } }
     public var url: Text? { shared.withLock { $0.url } }
     public var error: OpaquePointer? { shared.withLock { $0.error?.handle } }

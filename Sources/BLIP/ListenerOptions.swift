@@ -45,7 +45,7 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
         if let identity {
             tls = try TLSContext.server(
                 identity: identity, clientCAFile: caFile, clientCertificateRequired: requiresClientCertificate,
-                minimum: lowestTLS, maximum: highestTLS)
+                minimum: lowestTLS, maximum: highestTLS, options: tlsOptions)
         }
         return Configuration(self, queue: queue, tls: tls)
     }

@@ -421,3 +421,91 @@ public func blip_connection_request(
         }
     }
 }
+
+@c @implementation
+public func blip_connection_from_fd(
+    _ runtime: OpaquePointer!, _ fd: Int32, _ url: blip_slice, _ options: OpaquePointer!,
+    _ connection: UnsafeMutablePointer<OpaquePointer?>!
+) -> blip_status {
+    withRuntime(runtime) { runtime in
+        withOptional(options) { (options: ConnectionOptions?) in
+            url.string { url in
+                guard let connection else { return BLIP_ERROR_ARGUMENT }
+                do throws(Failure) {
+                    let new = try Connection(runtime: runtime, descriptor: fd, url: url, options: options)
+                    // The runtime may have been stopped, and the connection ended, meanwhile.
+                    guard let handle = new.lendHandle() else { return BLIP_ERROR_STOPPED }
+                    connection.pointee = handle
+                    return BLIP_OK
+                } catch {
+                    runtime.report(error, "connection")
+                    return error.status
+                }
+            }
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_set_trust_callback(
+    _ connection: OpaquePointer!, _ fn: blip_trust_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_trust_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        connection.setCallbacks { $0.trust = fn == nil && !connection.hasQueue ? nil : handler }
+    }
+}
+
+@c @implementation
+public func blip_connection_tls_alpn(
+    _ connection: OpaquePointer!, _ name: UnsafeMutablePointer<blip_slice>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.tlsProtocolText, to: name) }
+}
+
+@c @implementation
+public func blip_connection_tls_is_resumed(
+    _ connection: OpaquePointer!, _ resumed: UnsafeMutablePointer<Bool>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.isTLSResumed, to: resumed) }
+}
+
+@c @implementation
+public func blip_connection_local_sockaddr(
+    _ connection: OpaquePointer!, _ address: UnsafeMutablePointer<blip_slice>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.localSystemAddress, to: address) }
+}
+
+@c @implementation
+public func blip_connection_remote_sockaddr(
+    _ connection: OpaquePointer!, _ address: UnsafeMutablePointer<blip_slice>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.remoteSystemAddress, to: address) }
+}
+
+@c @implementation
+public func blip_connection_is_ipv4(
+    _ connection: OpaquePointer!, _ ipv4: UnsafeMutablePointer<Bool>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.isIPv4, to: ipv4) }
+}
+
+@c @implementation
+public func blip_connection_is_ipv6(
+    _ connection: OpaquePointer!, _ ipv6: UnsafeMutablePointer<Bool>!
+) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in put(connection.isIPv6, to: ipv6) }
+}
+
+@c @implementation
+public func blip_connection_with_descriptor(
+    _ connection: OpaquePointer!, _ fn: blip_descriptor_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_descriptor_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        fn == nil ? BLIP_ERROR_ARGUMENT : connection.withDescriptor(handler)
+    }
+}

@@ -180,3 +180,42 @@ public func blip_connection_options_set_service_lookup(_ options: OpaquePointer!
         return BLIP_OK
     }
 }
+
+@c @implementation
+public func blip_connection_options_add_tls_alpn(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in name.string { options.addTLSProtocol($0) } }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_ciphers(
+    _ options: OpaquePointer!, _ ciphers: blip_slice, _ suites: blip_slice
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        ciphers.string { ciphers in
+            suites.string { suites in
+                options.setCiphers(ciphers, suites)
+                return BLIP_OK
+            }
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_crl_file(_ options: OpaquePointer!, _ path: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        path.string {
+            options.setCRLFile($0)
+            return BLIP_OK
+        }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_tls_key_log_file(_ options: OpaquePointer!, _ path: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        path.string {
+            options.setKeyLogFile($0)
+            return BLIP_OK
+        }
+    }
+}

@@ -47,3 +47,6 @@ public func blip_event_request(_ event: OpaquePointer!) -> OpaquePointer! { lent
 
 @c @implementation
 public func blip_event_release(_ event: OpaquePointer!) { HandleTable.release(event, as: Event.self) }
+
+@c @implementation
+public func blip_event_trust(_ event: OpaquePointer!) -> OpaquePointer! { lent(event) { $0.trustHandle } }

@@ -170,3 +170,38 @@ public func blip_listener_error(_ listener: OpaquePointer!, _ error: UnsafeMutab
         return put(handle, to: error)
     }
 }
+
+@c @implementation
+public func blip_listener_set_trust_callback(
+    _ listener: OpaquePointer!, _ fn: blip_trust_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_trust_fn>(fn, context, release)
+    return HandleTable.with(listener) { (listener: Listener) in
+        listener.setCallbacks { $0.trust = fn == nil && !listener.hasQueue ? nil : handler }
+        return BLIP_OK
+    }
+}
+
+@c @implementation
+public func blip_listener_start_fd(_ listener: OpaquePointer!, _ fd: Int32) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in listener.start(.descriptors([fd])) }
+}
+
+@c @implementation
+public func blip_listener_start_systemd(_ listener: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in
+        name.string { name in
+            let descriptors = ServiceManager.take(name)
+            guard !descriptors.isEmpty else { return BLIP_ERROR_NOT_FOUND }
+            let status = listener.start(.descriptors(descriptors))
+            if status != BLIP_OK { ServiceManager.giveBack(descriptors) }
+            return status
+        }
+    }
+}
+
+@c @implementation
+public func blip_listener_accept_fd(_ listener: OpaquePointer!, _ fd: Int32) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in listener.adopt(fd) }
+}

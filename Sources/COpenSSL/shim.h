@@ -18,6 +18,9 @@ static inline void copenssl_configure(SSL_CTX *context, int minimum, int maximum
     SSL_CTX_set_min_proto_version(context, minimum);
     SSL_CTX_set_max_proto_version(context, maximum);
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+    /* Keys and hashes of at least 112 bits, whatever the system's configuration says; more if it says more. */
+    if (SSL_CTX_get_security_level(context) < 2) SSL_CTX_set_security_level(context, 2);
+    SSL_CTX_set_dh_auto(context, 1);
     SSL_CTX_set_mode(
         context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
 }
@@ -45,5 +48,34 @@ static inline int copenssl_system_error(unsigned long error)
     return ERR_SYSTEM_ERROR(error) ? (int)ERR_GET_REASON(error) : 0;
 }
 
-/* Alert numbers whose words are OpenSSL's own. */
-static inline const char *copenssl_alert_text(int alert) { return SSL_alert_desc_string_long(alert); }
+/* The words for an alert's number, where OpenSSL's own are "unknown" too. */
+static inline const char *copenssl_alert_text(int alert)
+{
+    switch (alert) {
+    case 86: return "inappropriate fallback";
+    case 109: return "missing extension";
+    case 116: return "certificate required";
+    case 120: return "no application protocol in common";
+    default: return SSL_alert_desc_string_long(alert);
+    }
+}
+
+/* Stops a client's handshake at the server's certificate. */
+static inline void copenssl_retry_verify(SSL *ssl) { SSL_set_retry_verify(ssl); }
+
+static inline void copenssl_forbid_tickets(SSL *ssl)
+{
+    SSL_set_options(ssl, SSL_OP_NO_TICKET);
+    SSL_set_num_tickets(ssl, 0);
+}
+
+/* The certificates that the peer sent, its own first. */
+static inline int copenssl_untrusted_count(X509_STORE_CTX *store)
+{
+    return sk_X509_num(X509_STORE_CTX_get0_untrusted(store));
+}
+
+static inline X509 *copenssl_untrusted(X509_STORE_CTX *store, int index)
+{
+    return sk_X509_value(X509_STORE_CTX_get0_untrusted(store), index);
+}

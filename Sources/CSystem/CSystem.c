@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -324,6 +325,34 @@ bool csystem_monitor_wait(csystem_monitor *monitor, uint64_t deadline)
 }
 
 int csystem_process(void) { return getpid(); }
+
+bool csystem_is_connected(int fd)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    struct sockaddr_storage address;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return false;
+    size = sizeof address;
+    return getpeername(fd, (struct sockaddr *)&address, &size) == 0;
+}
+
+void csystem_file_stamp(const char *path, uint64_t *device, uint64_t *inode, uint64_t *size, uint64_t *changed)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) return;
+    *device = status.st_dev;
+    *inode = status.st_ino;
+    *size = (uint64_t)status.st_size;
+    *changed = (uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec;
+}
+
+int csystem_open_private(const char *path) { RESULT(open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)); }
+
+int csystem_append(int fd, const char *line)
+{
+    struct iovec parts[] = {{(void *)line, strlen(line)}, {"\n", 1}};
+    RESULT((int)writev(fd, parts, 2));
+}
 
 int csystem_lookup(
     const char *host, struct sockaddr_storage *addresses, socklen_t *lengths, int capacity, int *system_error)

@@ -166,15 +166,23 @@ public final class Acceptor: @unchecked Sendable {
         return Syscall.connect(descriptor, address) == -ECONNREFUSED
     }
 
-    /// Takes over a socket that listens already, such as one given by a service manager. A Unix-domain socket's file
-    /// stays its maker's.
+    /// Takes over sockets that listen already, such as those given by a service manager. A Unix-domain socket's file
+    /// stays its maker's. On failure the descriptors stay the caller's.
+    public static func adopt(loop: EventLoop, descriptors: [Int32]) throws(TransportError) -> Acceptor {
+        for descriptor in descriptors { try checkListening(descriptor) }
+        return Acceptor(loop: loop, descriptors: descriptors)
+    }
+
     public static func adopt(loop: EventLoop, descriptor: Int32) throws(TransportError) -> Acceptor {
+        try adopt(loop: loop, descriptors: [descriptor])
+    }
+
+    private static func checkListening(_ descriptor: Int32) throws(TransportError) {
         let listening = csystem_is_listening(descriptor)
         guard listening >= 0 else { throw .posix(-listening, "listen on descriptor \(descriptor)") }
         guard listening == 1 else { throw .posix(EINVAL, "listen on descriptor \(descriptor), which does not listen") }
         let code = csystem_set_nonblocking(descriptor)
         guard code >= 0 else { throw .posix(-code, "listen on descriptor \(descriptor)") }
-        return Acceptor(loop: loop, descriptors: [descriptor])
     }
 
     // MARK: Running

@@ -173,6 +173,17 @@ public struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
+    /// The address as the system has it: the bytes of a `struct sockaddr` of its family.
+    public var systemBytes: [UInt8] {
+        var bytes = [UInt8]()
+        _ = withStorage { storage, length in
+            bytes = Array(
+                UnsafeRawBufferPointer(start: storage, count: min(Int(length), MemoryLayout<sockaddr_storage>.size)))
+            return 0
+        }
+        return bytes
+    }
+
     var systemFamily: Int32 {
         switch storage {
         case .ipv4: AF_INET

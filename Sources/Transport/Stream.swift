@@ -62,6 +62,8 @@ public final class Stream: EventSource, @unchecked Sendable {
     private var isBlocked = false
     private var wantsOutput = false
     private var hasUnflushed = false
+    /// The handshake stands still until `answerTrust`.
+    private var isWaitingForTrust = false
     private var isFinishing = false
     private var hasFinished = false
 
@@ -77,6 +79,9 @@ public final class Stream: EventSource, @unchecked Sendable {
         if localAddress.family != .unix { _ = csystem_set_stream_options(descriptor, Self.unsentLimit) }
         attach()
     }
+
+    /// The socket, which stays the stream's; −1 after the end.
+    public var socketDescriptor: Int32 { isOpen ? descriptor : -1 }
 
     /// Whether the stream was closed or has ended.
     public var isClosed: Bool { !isOpen }
@@ -95,6 +100,9 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     /// The peer's certificate in DER, likewise; nil if it gave none.
     public var peerCertificateDER: [UInt8]? { agreed?.peerCertificate }
+
+    /// The protocol that ALPN agreed on, likewise; nil: none.
+    public var applicationProtocol: String? { agreed?.applicationProtocol }
 
     /// Whether the handshake was shortened by a ticket of an earlier connection.
     public var isResumed: Bool { agreed?.isResumed ?? false }
@@ -128,19 +136,30 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// The handshake goes on whether or not the stream is reading; output asked for meanwhile follows it.
     /// - Parameter serverName: whom the certificate must be for; nil only where nothing is verified. Names go out as
     ///   SNI, addresses do not (RFC 6066 §3).
-    public func startTLS(_ context: TLSContext, serverName: String?, isServer: Bool) {
+    /// - Parameter asksProgram: whether `stream(_:needsTrust:)` decides on the peer's certificate instead of OpenSSL.
+    public func startTLS(_ context: TLSContext, serverName: String?, isServer: Bool, asksProgram: Bool = false) {
         guard isOpen, layer == nil, tls?.isSecured != false else { return }
         do throws(TransportError) {
             let peer = isServer ? remoteAddress.description : serverName ?? remoteAddress.description
             // While the outer TLS is being read, in `didReceive`, it becomes the layer when that is done.
             let outer = isDelivering ? nil : tls
-            let inner = try TLSSession(context: context, serverName: serverName, isServer: isServer, peer: peer)
+            let inner = try TLSSession(
+                context: context, serverName: serverName, isServer: isServer, peer: peer, port: remoteAddress.port,
+                asksProgram: asksProgram)
             layer = outer.map { TLSLayer($0) }
             tls = inner
             loop.makeCipherBuffers()
         } catch {
             failSoon(error)
         }
+        markReady()
+    }
+
+    /// Answers `stream(_:needsTrust:)`: the handshake goes on, or fails.
+    public func answerTrust(_ isTrusted: Bool) {
+        guard isOpen, isWaitingForTrust, let tls else { return }
+        tls.answer(isTrusted)
+        isWaitingForTrust = false
         markReady()
     }
 
@@ -228,7 +247,8 @@ public final class Stream: EventSource, @unchecked Sendable {
     }
 
     private var wantsInput: Bool {
-        isReading || (tls.map { !$0.isSecured } ?? false)
+        if isWaitingForTrust { return false }
+        return isReading || (tls.map { !$0.isSecured } ?? false)
     }
 
     private func updateInterest() {
@@ -579,6 +599,12 @@ public final class Stream: EventSource, @unchecked Sendable {
                 return false
             case .wantsOutput:
                 guard sendCipher(tls) else { return false }
+            case .wantsTrust:
+                guard sendCipher(tls), let evidence = tls.evidence else { return false }
+                isWaitingForTrust = true
+                delegate?.stream(self, needsTrust: evidence)
+                if isOpen { updateInterest() }
+                return false
             case .ended, .failed:
                 // The alert that says why goes out first.
                 guard sendCipher(tls) else { return false }
@@ -599,6 +625,7 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     /// Decrypts and delivers what is here and, if `receiving`, what the socket has.
     private func readTLS(_ tls: TLSSession, receiving: Bool, again: Bool) {
+        if isWaitingForTrust { return }
         if !tls.hasStarted {
             tls.hasStarted = true
             swap(&tls.leftover, &held)
@@ -671,7 +698,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             guard isOpen, self.tls === tls else { return }
             switch last {
             case .done, .wantsOutput: continue
-            case .wantsInput: return
+            case .wantsInput, .wantsTrust: return
             case .ended:
                 sayEnd()
                 end(outputError)
@@ -712,7 +739,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             case .done(let size): done += size
             case .wantsOutput:
                 guard sendCipher(tls), outputError == nil else { return false }
-            case .wantsInput:
+            case .wantsInput, .wantsTrust:
                 // Only a renegotiation would need input here, and those are off.
                 end(TransportError(domain: .tls, kind: .tls, code: 0, text: "TLS with \(tls.peer): renegotiation"))
                 return false

@@ -18,6 +18,9 @@ public protocol StreamDelegate: AnyObject {
     /// The TLS handshake is done, and the peer's certificate is accepted.
     func streamDidSecure(_ stream: Stream)
 
+    /// The program is to judge the peer's certificate: the handshake stands still until `answerTrust`.
+    func stream(_ stream: Stream, needsTrust evidence: TrustEvidence)
+
     /// Everything filled so far has been handed to the operating system.
     func streamDidFlush(_ stream: Stream)
 
@@ -25,4 +28,9 @@ public protocol StreamDelegate: AnyObject {
     ///
     /// - Parameter error: nil if the peer ended the stream in order (FIN; with TLS close_notify).
     func stream(_ stream: Stream, didEnd error: TransportError?)
+}
+
+extension StreamDelegate {
+    /// Who does not ask to be asked trusts nobody.
+    public func stream(_ stream: Stream, needsTrust evidence: TrustEvidence) { stream.answerTrust(false) }
 }

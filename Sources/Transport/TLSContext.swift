@@ -1,4 +1,5 @@
 import COpenSSL
+import CSystem
 import Glibc
 
 /// What the TLS of many connections has in common: whom to trust, who we are, which versions.
@@ -10,9 +11,12 @@ public final class TLSContext: @unchecked Sendable {
     let handle: OpaquePointer
     let isServer: Bool
     let verifies: Bool
+    /// The names of ALPN as they go over the wire.
+    private let protocols: [UInt8]
+    private var keyLog: Int32 = -1
     private let sessions = Locked(SessionStore())
 
-    /// The last session of each server, for resumption.
+    /// The last session of each server ("host:port"), for resumption.
     private struct SessionStore {
         var byHost = [String: OpaquePointer]()
     }
@@ -27,20 +31,43 @@ public final class TLSContext: @unchecked Sendable {
     ///   - identity: for servers that ask for a certificate.
     public static func client(
         caFile: String? = nil, verify: Bool = true, identity: TLSIdentity? = nil, minimum: TLSVersion = .v12,
-        maximum: TLSVersion = .v13
+        maximum: TLSVersion = .v13, options: TLSOptions = TLSOptions()
     ) throws(TransportError) -> TLSContext {
-        let context = try TLSContext(isServer: false, verifies: verify, minimum: minimum, maximum: maximum)
+        let context = try TLSContext(
+            isServer: false, verifies: verify, minimum: minimum, maximum: maximum, options: options)
         if let caFile {
             try context.trust(caFile)
-        } else if verify {
-            guard SSL_CTX_set_default_verify_paths(context.handle) == 1 else {
+        } else if options.crlFile == nil {
+            ERR_clear_error()
+            if let store = SystemTrust.store() {
+                SSL_CTX_set_cert_store(context.handle, store)
+            } else if verify {
                 throw setupError("the system's certificate store", reading: true)
             }
+        } else if SSL_CTX_set_default_verify_paths(context.handle) != 1, verify {
+            throw setupError("the system's certificate store", reading: true)
         }
+        if let file = options.crlFile { try context.revoke(file) }
         if let identity { try context.use(identity) }
         SSL_CTX_set_verify(context.handle, verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, nil)
         context.keepSessions()
         return context
+    }
+
+    /// As `client`, but one that was made before if options and files are the same: its connections resume sessions.
+    public static func sharedClient(
+        caFile: String? = nil, verify: Bool = true, identity: TLSIdentity? = nil, minimum: TLSVersion = .v12,
+        maximum: TLSVersion = .v13, options: TLSOptions = TLSOptions()
+    ) throws(TransportError) -> TLSContext {
+        let key = TLSContextCache.Key(
+            caFile: caFile.map { FileStamp($0) }, certificate: (identity?.certificateFile).map { FileStamp($0) },
+            key: (identity?.keyFile).map { FileStamp($0) }, crl: options.crlFile.map { FileStamp($0) },
+            verify: verify, minimum: minimum, maximum: maximum, options: options)
+        return try TLSContextCache.context(for: key) { () throws(TransportError) in
+            try client(
+                caFile: caFile, verify: verify, identity: identity, minimum: minimum, maximum: maximum,
+                options: options)
+        }
     }
 
     /// The server's side.
@@ -51,16 +78,17 @@ public final class TLSContext: @unchecked Sendable {
     ///   - clientCertificateRequired: whether a client without a certificate is refused.
     public static func server(
         identity: TLSIdentity, clientCAFile: String? = nil, clientCertificateRequired: Bool = false,
-        minimum: TLSVersion = .v12, maximum: TLSVersion = .v13
+        minimum: TLSVersion = .v12, maximum: TLSVersion = .v13, options: TLSOptions = TLSOptions()
     ) throws(TransportError) -> TLSContext {
         let context = try TLSContext(
-            isServer: true, verifies: clientCAFile != nil, minimum: minimum, maximum: maximum)
+            isServer: true, verifies: clientCAFile != nil, minimum: minimum, maximum: maximum, options: options)
         try context.use(identity)
         if let clientCAFile {
             try context.trust(clientCAFile)
             SSL_CTX_set_client_CA_list(context.handle, SSL_load_client_CA_file(clientCAFile))
             let mode = SSL_VERIFY_PEER | (clientCertificateRequired ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0)
             SSL_CTX_set_verify(context.handle, mode, nil)
+            if let file = options.crlFile { try context.revoke(file) }
         } else if clientCertificateRequired {
             throw setupError("client certificates are required, but no file names the authorities to trust")
         }
@@ -79,7 +107,9 @@ public final class TLSContext: @unchecked Sendable {
         EVP_MD_free(EVP_MD_fetch(nil, "SHA1", nil))
     }
 
-    private init(isServer: Bool, verifies: Bool, minimum: TLSVersion, maximum: TLSVersion) throws(TransportError) {
+    private init(
+        isServer: Bool, verifies: Bool, minimum: TLSVersion, maximum: TLSVersion, options: TLSOptions
+    ) throws(TransportError) {
         guard minimum <= maximum else { throw Self.setupError("the lowest TLS version is above the highest") }
         Self.prepare()
         ERR_clear_error()
@@ -89,9 +119,13 @@ public final class TLSContext: @unchecked Sendable {
         self.handle = handle
         self.isServer = isServer
         self.verifies = verifies
+        protocols = TLSContext.wireForm(options.protocols)
         copenssl_configure(handle, Int32(minimum.rawValue), Int32(maximum.rawValue))
         // Never ask on the terminal for the password of a key.
         SSL_CTX_set_default_passwd_cb(handle) { _, _, _, _ in -1 }
+        SSL_CTX_set_ex_data(handle, 0, Unmanaged.passUnretained(self).toOpaque())
+        SSL_CTX_set_cert_verify_callback(handle, { store, _ in TLSSession.verify(store) }, nil)
+        try apply(options)
     }
 
     deinit {
@@ -100,6 +134,94 @@ public final class TLSContext: @unchecked Sendable {
             $0.byHost = [:]
         }
         SSL_CTX_free(handle)
+        if keyLog >= 0 { _ = csystem_close(keyLog) }
+    }
+
+    // MARK: Options
+
+    private func apply(_ options: TLSOptions) throws(TransportError) {
+        if let ciphers = options.ciphers {
+            guard !ciphers.utf8.contains(0), SSL_CTX_set_cipher_list(handle, ciphers) == 1 else {
+                throw Self.setupError("cipher list \(ciphers)", reading: true)
+            }
+        }
+        if let suites = options.suites {
+            guard !suites.utf8.contains(0), SSL_CTX_set_ciphersuites(handle, suites) == 1 else {
+                throw Self.setupError("cipher suites \(suites)", reading: true)
+            }
+        }
+        if let file = options.keyLogFile {
+            try Self.checkText(file, "key log file")
+            keyLog = csystem_open_private(file)
+            guard keyLog >= 0 else {
+                throw Self.setupError("key log file \(file): \(TransportError.words(for: -keyLog))")
+            }
+            SSL_CTX_set_keylog_callback(handle) { ssl, line in
+                guard let line, let context = TLSContext.of(ssl) else { return }
+                // In one write, so that lines of several threads do not mix.
+                _ = csystem_append(context.keyLog, line)
+            }
+        }
+        guard !protocols.isEmpty else { return }
+        if !isServer {
+            SSL_CTX_set_alpn_protos(handle, protocols, UInt32(protocols.count))
+        } else {
+            SSL_CTX_set_alpn_select_cb(
+                handle,
+                { ssl, chosen, length, offered, count, _ in
+                    guard let own = TLSContext.of(ssl)?.protocols, let chosen, let length else {
+                        return SSL_TLSEXT_ERR_NOACK
+                    }
+                    // The result points into what the client offered, not into our list.
+                    guard let match = TLSContext.firstMatch(own, offered, Int(count)) else {
+                        return SSL_TLSEXT_ERR_ALERT_FATAL
+                    }
+                    chosen.pointee = match.baseAddress
+                    length.pointee = UInt8(truncatingIfNeeded: match.count)
+                    return SSL_TLSEXT_ERR_OK
+                }, nil)
+        }
+    }
+
+    /// Each name with its length in front (RFC 7301 §3.1); names were checked when they were set.
+    private static func wireForm(_ names: [String]) -> [UInt8] {
+        names.flatMap { [UInt8(truncatingIfNeeded: $0.utf8.count)] + Array($0.utf8.prefix(255)) }
+    }
+
+    /// The first of our names that the client offers, as it lies there.
+    private static func firstMatch(
+        _ own: [UInt8], _ offered: UnsafePointer<UInt8>?, _ count: Int
+    ) -> UnsafeBufferPointer<UInt8>? {
+        let offered = UnsafeBufferPointer(start: offered, count: count)
+        var index = 0
+        while index < own.count {
+            let name = own[index...].dropFirst().prefix(Int(own[index]))
+            var at = 0
+            while at < offered.count {
+                let end = min(at + 1 + Int(offered[at]), offered.count)
+                let other = UnsafeBufferPointer(rebasing: offered[min(at + 1, end)..<end])
+                if other.elementsEqual(name) { return other }
+                at = end
+            }
+            index += 1 + Int(own[index])
+        }
+        return nil
+    }
+
+    /// The context of a TLS object: the object keeps the handle, and a stream the context.
+    static func of(_ ssl: OpaquePointer?) -> TLSContext? {
+        guard let ssl, let pointer = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), 0) else { return nil }
+        return Unmanaged<TLSContext>.fromOpaque(pointer).takeUnretainedValue()
+    }
+
+    private func revoke(_ file: String) throws(TransportError) {
+        try Self.checkText(file, "CRL file")
+        ERR_clear_error()
+        guard let store = SSL_CTX_get_cert_store(handle),
+            let lookup = X509_STORE_add_lookup(store, X509_LOOKUP_file()),
+            X509_load_crl_file(lookup, file, X509_FILETYPE_PEM) > 0
+        else { throw Self.setupError("CRL file \(file)", reading: true) }
+        X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(handle), UInt(X509_V_FLAG_CRL_CHECK))
     }
 
     private func trust(_ file: String) throws(TransportError) {
@@ -191,13 +313,11 @@ public final class TLSContext: @unchecked Sendable {
 
     private func keepSessions() {
         copenssl_set_session_cache(handle, 0)
-        SSL_CTX_set_ex_data(handle, 0, Unmanaged.passUnretained(self).toOpaque())
         SSL_CTX_sess_set_new_cb(handle) { ssl, session in
-            // A TLS object keeps its context's handle, and a stream the context, so the pointer is good here.
-            guard let ssl, let session, let pointer = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), 0),
-                let name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
-            else { return 0 }
-            Unmanaged<TLSContext>.fromOpaque(pointer).takeUnretainedValue().store(session, for: String(cString: name))
+            guard let session, let context = TLSContext.of(ssl), let key = TLSSession.of(ssl)?.sessionKey else {
+                return 0
+            }
+            context.store(session, for: key)
             return 1
         }
     }

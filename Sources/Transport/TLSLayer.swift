@@ -91,7 +91,7 @@ final class TLSLayer {
                 if input.isEmpty { input.removeAll() }
                 mayHaveInput = false
                 return result
-            case .wantsOutput:
+            case .wantsOutput, .wantsTrust:
                 mayHaveInput = false
                 return -Int(EAGAIN)
             case .ended:

@@ -533,3 +533,49 @@ int64_t processor_ms(void)
     return ((int64_t)usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000
         + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
 }
+
+struct kept_trust {
+    struct counter asked;
+    blip_trust *trust;
+};
+
+static void keep_trust(blip_connection *connection, blip_trust *trust, void *context)
+{
+    struct kept_trust *kept = context;
+    (void)connection;
+    kept->trust = blip_trust_retain(trust);
+    counter_add(&kept->asked, 1);
+}
+
+blip_trust *make_trust(blip_runtime *runtime)
+{
+    char command[1200], file[160];
+    struct kept_trust kept = {.trust = NULL};
+    blip_listener *listener = NULL;
+    blip_connection *connection = NULL;
+    blip_slice url;
+    counter_init(&kept.asked);
+    snprintf(file, sizeof file, "%s/judged.pem", temporary_directory());
+    snprintf(command, sizeof command,
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '%s.key' -out '%s.crt' -days 2 "
+        "-subj /CN=judged 2>/dev/null && cat '%s.key' '%s.crt' > '%s'",
+        file, file, file, file, file);
+    REQUIRE_INT(system(command), 0);
+    blip_listener_options *options = blip_listener_options_new();
+    REQUIRE_OK(blip_listener_options_set_tls_identity(options, S(file), S("")));
+    REQUIRE_OK(blip_listener_new(runtime, options, &listener));
+    blip_listener_options_release(options);
+    REQUIRE_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
+    REQUIRE_OK(blip_listener_url(listener, &url));
+    REQUIRE_OK(blip_connection_new(runtime, url, NULL, &connection));
+    REQUIRE_OK(blip_connection_set_trust_callback(connection, keep_trust, &kept, NULL));
+    REQUIRE_OK(blip_connection_connect(connection));
+    REQUIRE_REACHES(&kept.asked, 1);
+    blip_connection_close(connection, 1000, S(""));
+    CHECK_OK(blip_connection_wait_closed(connection, SOON));
+    blip_connection_release(connection);
+    blip_listener_stop(listener, false, 0);
+    CHECK_OK(blip_listener_wait_stopped(listener, SOON));
+    blip_listener_release(listener);
+    return kept.trust;
+}

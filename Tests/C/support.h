@@ -111,6 +111,9 @@ void pair_open(struct pair *pair, const struct pair_options *options);
 void pair_close(struct pair *pair);
 void set_server_handlers(blip_listener *listener);
 
+/* A certificate that waits to be judged, of a connection that has ended. */
+blip_trust *make_trust(blip_runtime *runtime);
+
 /* A TCP server that accepts and says nothing. Returns its port. */
 uint16_t open_silent_server(int *descriptor);
 /* A port on 127.0.0.1 at which nobody listens. */

@@ -50,6 +50,7 @@ static void release_kind(int kind, void *handle)
     case KIND_RECONNECTOR: blip_reconnector_release(handle); break;
     case KIND_POOL: blip_pool_release(handle); break;
     case KIND_MESSAGE: blip_message_release(handle); break;
+    case KIND_TRUST: blip_trust_release(handle); break;
     case KIND_ERROR: blip_error_release(handle); break;
     case KIND_COUNTERS: blip_counters_release(handle); break;
     case KIND_TRANSPORT: blip_transport_release(handle); break;
@@ -122,6 +123,7 @@ static void make_all(void **handles)
     handles[KIND_MODULE] = module;
     handles[KIND_RECONNECTOR] = reconnector;
     handles[KIND_POOL] = pool;
+    handles[KIND_TRUST] = make_trust(runtime);
     make_event_and_error(&handles[KIND_EVENT], &handles[KIND_ERROR]);
     for (int kind = 0; kind < KINDS; kind++)
         REQUIRE(handles[kind] != NULL);
@@ -144,6 +146,7 @@ static void check_live(void)
     uint16_t port = 0;
     uint32_t threads = 0;
     int64_t code = 0;
+    blip_slice text;
     CHECK_OK(blip_runtime_options_set_threads(live[KIND_RUNTIME_OPTIONS], 1));
     CHECK_OK(blip_runtime_thread_count(live[KIND_RUNTIME], &threads));
     CHECK_OK(blip_queue_count(live[KIND_QUEUE], &size));
@@ -154,6 +157,7 @@ static void check_live(void)
     CHECK_OK(blip_listener_options_set_close_timeout(live[KIND_LISTENER_OPTIONS], 1000));
     CHECK_STATUS(blip_listener_port(live[KIND_LISTENER], &port), BLIP_ERROR_STATE);
     CHECK_OK(blip_message_type(live[KIND_MESSAGE], &number));
+    CHECK_OK(blip_trust_verdict(live[KIND_TRUST], &number, &text));
     CHECK_OK(blip_error_code(live[KIND_ERROR], &code));
     uint64_t figure = 1;
     CHECK_OK(blip_counters_value(live[KIND_COUNTERS], BLIP_COUNTER_MESSAGES_SENT, &figure));

@@ -105,6 +105,8 @@ int csystem_shutdown_output(int fd);
 int csystem_socket_error(int fd);
 /* Makes a descriptor non-blocking and close-on-exec. */
 int csystem_set_nonblocking(int fd);
+/* Whether it is a stream socket with a peer. */
+bool csystem_is_connected(int fd);
 /* 1 if the socket listens, 0 if not. */
 int csystem_is_listening(int fd);
 int csystem_set_reuse_address(int fd);
@@ -119,6 +121,12 @@ int csystem_unix_address(
 /* What lies at a path: 0 nothing, 1 a socket, 2 something else; device and inode of it. */
 int csystem_path_kind(const char *path, uint64_t *device, uint64_t *inode);
 int csystem_unlink(const char *path);
+/* Device, inode, size and time of change of a file; left alone if there is none. */
+void csystem_file_stamp(const char *path, uint64_t *device, uint64_t *inode, uint64_t *size, uint64_t *changed);
+/* Opens a file for appending, made for its owner alone if need be. */
+int csystem_open_private(const char *path);
+/* Writes a line and its end in one call. */
+int csystem_append(int fd, const char *line);
 
 /* strerror without a race: writes a NUL-terminated text. */
 void csystem_error_text(int code, char *text, size_t capacity);
