@@ -39,3 +39,18 @@ deb-check: deb-packages ## build the Debian packages twice and compare; lintian,
 test-docs: all test-packages $(VENV)/ready ## compile or run every code block of the pages
 	@mkdir -p $(RESULTS)
 	$(VENV)/bin/python -m pytest -q Tests/Docs --junitxml=$(RESULTS)/docs.xml
+
+VENV_WHEEL := $(BUILD)/venv-wheel
+
+.PHONY: wheel
+wheel: lib $(VENV_WHEEL)/ready ## build Python wheels into build/wheels: with the library inside, and without
+	scripts/make-wheel $(BUILD)/wheels
+
+.PHONY: test-wheel
+test-wheel: wheel ## tests of the wheels in environments of their own, and of the types
+	@mkdir -p $(RESULTS)
+	$(VENV_WHEEL)/bin/python -m pytest -q -p no:cacheprovider Tests/Distribution --junitxml=$(RESULTS)/wheel.xml
+
+$(VENV_WHEEL)/ready: Tests/Distribution/requirements.txt
+	scripts/make-venv $(VENV_WHEEL) -r Tests/Distribution/requirements.txt
+	@touch $@

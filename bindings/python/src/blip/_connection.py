@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_bool, c_int32, c_size_t, c_uint16, c_uint64, c_void_p
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union, cast
 from urllib.parse import quote
 
 from . import _ffi
@@ -103,7 +103,9 @@ def _path(value: PathLike) -> Slice:
 
 
 def _pairs(headers: Headers) -> Iterable[Tuple[str, str]]:
-    return headers.items() if isinstance(headers, Mapping) else headers
+    if isinstance(headers, Mapping):
+        return cast("Mapping[str, str]", headers).items()
+    return headers
 
 
 def _list(value: Union[str, Sequence[str], None]) -> Sequence[str]:
