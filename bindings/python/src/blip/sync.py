@@ -881,7 +881,7 @@ class Pool(BasePool):
 class Listener(_Handlers, BaseListener):
     """Accepts connections. Made by `serve`."""
 
-    _pump: ThreadPump  # pyright: ignore[reportIncompatibleVariableOverride]
+    _pump: ThreadPump
     _workers: Optional[_Workers] = None
 
     def observe(self, function: Callable[[Observation], Any], *kinds: str) -> Observer:
