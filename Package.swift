@@ -50,9 +50,13 @@ let package = Package(
         .target(name: "WebSocketProtocol", dependencies: ["COpenSSL"], swiftSettings: settings),
         .target(
             name: "Transport", dependencies: ["CSystem", "COpenSSL"], swiftSettings: settings),
+        .target(name: "CSiteAssets"),
+        .target(
+            name: "HTTPService", dependencies: ["WebSocketProtocol", "CSystem", "CZlib", "CSiteAssets"],
+            swiftSettings: settings),
         .target(
             name: "BLIP",
-            dependencies: ["BLIPProtocol", "WebSocketProtocol", "Transport", "CBLIP", "CSystem"],
+            dependencies: ["HTTPService", "BLIPProtocol", "WebSocketProtocol", "Transport", "CBLIP", "CSystem"],
             swiftSettings: settings),
         .target(
             name: "BLIPCInterface", dependencies: ["BLIP", "BLIPProtocol", "CBLIP"],
@@ -80,6 +84,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "SimulationTests", dependencies: ["BLIPProtocol", "WebSocketProtocol"], swiftSettings: settings),
+            name: "HTTPServiceTests", dependencies: ["HTTPService"], swiftSettings: settings),
         .testTarget(name: "TransportTests", dependencies: ["Transport"], swiftSettings: settings),
         .testTarget(
             name: "CInterfaceTests", dependencies: ["BLIPCInterface", "CBLIP"],

@@ -167,4 +167,17 @@ int csystem_lookup_service(const char *name, csystem_service *services, int capa
 /* The first address of an interface of this family (AF_INET, AF_INET6); 1 found, 0 not. */
 int csystem_interface_address(const char *name, int family, struct sockaddr_storage *address, socklen_t *length);
 
+/*
+ * Opens what lies below a folder, following no symbolic link and never leaving it; O_CLOEXEC is added. `path` is relative,
+ * without empty parts. mode counts with O_CREAT only.
+ */
+static const int32_t CSYSTEM_PATH = 010000000; /* O_PATH */
+int csystem_open_beneath(int folder, const char *path, int flags, uint32_t mode);
+/* Renames inside one folder, never over something that is there: -EEXIST. */
+int csystem_rename_new(int folder, const char *from, const char *to);
+ssize_t csystem_sendfile(int socket, int file, int64_t offset, size_t count);
+ssize_t csystem_pread(int file, void *bytes, size_t count, int64_t offset);
+/* Writes everything, or fails. */
+ssize_t csystem_write_all(int file, const void *bytes, size_t count);
+
 #endif

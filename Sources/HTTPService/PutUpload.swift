@@ -1,0 +1,25 @@
+import WebSocketProtocol
+
+/// The body of a PUT request, as the content of a file.
+final class PutUpload: HTTPUpload {
+    private let writer: FileWriter
+    private let tooLarge: HTTPResponse
+    private let location: String
+
+    init(writer: FileWriter, tooLarge: HTTPResponse, location: String) {
+        self.writer = writer
+        self.tooLarge = tooLarge
+        self.location = location
+        super.init()
+    }
+
+    override func write(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse? {
+        guard let failure = writer.write(bytes) else { return nil }
+        return failure.response.status == 413 ? tooLarge : failure.response
+    }
+
+    override func finish() -> HTTPResponse {
+        if let failure = writer.finish() { return failure.response }
+        return HTTPResponse(status: 201, headers: [HTTPHeader("Location", location)])
+    }
+}

@@ -1,0 +1,179 @@
+import Foundation
+import Testing
+
+@testable import HTTPService
+
+@Suite struct UploadTests {
+    private func writable(_ change: (inout FileService.Options) -> Void = { _ in }) throws -> Site {
+        var options = FileService.Options()
+        options.isWritable = true
+        change(&options)
+        return try Site(options)
+    }
+
+    private func put(_ path: String, _ body: String, _ headers: String = "") -> String {
+        "PUT \(path) HTTP/1.1\r\nHost: a\r\n\(headers)Content-Length: \(body.utf8.count)\r\n\r\n\(body)"
+    }
+
+    private func form(_ path: String, _ parts: [(String, String?, String)], headers: String = "Origin: http://a\r\n")
+        -> String
+    {
+        var body = ""
+        for (field, file, content) in parts {
+            let name = file.map { "; filename=\"\($0)\"" } ?? ""
+            body += "--xyz\r\nContent-Disposition: form-data; name=\"\(field)\"\(name)\r\n\r\n\(content)\r\n"
+        }
+        body += "--xyz--\r\n"
+        return "POST \(path) HTTP/1.1\r\nHost: a\r\n\(headers)Content-Type: multipart/form-data; boundary=xyz\r\n"
+            + "Content-Length: \(body.utf8.count)\r\n\r\n\(body)"
+    }
+
+    @Test("PUT stores a file, in one piece or byte by byte, sized or in chunks", arguments: [1, 5, Int.max])
+    func stores(size: Int) throws {
+        let site = try writable()
+        #expect(site.request(put("/files/new.txt", "content"), pieces: size)[0].status == 201)
+        #expect(site.read("new.txt") == "content")
+        let chunked =
+            "PUT /files/c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            + "3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: t\r\n\r\n"
+        #expect(site.request(chunked + put("/files/d", "d"), pieces: size).map(\.status) == [201, 201])
+        #expect(site.read("c") == "abc0123456789")
+        #expect(site.request(put("/files/empty", ""), pieces: size)[0].status == 201)
+        #expect(site.read("empty") == "")
+        #expect(site.names == ["c", "d", "empty", "new.txt"])
+    }
+
+    @Test("What is there is replaced only if that is allowed")
+    func replaces() throws {
+        let site = try writable()
+        try site.write("f", "old")
+        #expect(site.request(put("/files/f", "new"))[0].status == 409)
+        #expect(site.read("f") == "old")
+        let other = try writable { $0.mayReplace = true }
+        try other.write("f", "old")
+        try other.write("folder/x", "x")
+        #expect(other.request(put("/files/f", "new"))[0].status == 201)
+        #expect(other.read("f") == "new")
+        #expect(other.request(put("/files/folder", "new"))[0].status == 409)
+        #expect(other.names == ["f", "folder"])
+    }
+
+    @Test("Without writing allowed, nothing is changed")
+    func readOnly() throws {
+        let site = try Site()
+        try site.write("f", "old")
+        for text in [
+            put("/files/g", "x"), "DELETE /files/f HTTP/1.1\r\nHost: a\r\n\r\n",
+            form("/files/", [("token", nil, "secret-token")]),
+        ] {
+            #expect(site.request(text)[0].status == 403)
+        }
+        #expect(site.names == ["f"])
+    }
+
+    @Test("A file that is too large, cut off, or malformed leaves nothing behind")
+    func leavesNothing() throws {
+        let site = try writable { $0.uploadLimit = 10 }
+        #expect(site.request(put("/files/f", "01234567890"))[0].status == 413)
+        let chunked =
+            "PUT /files/c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nB\r\n01234567890\r\n0\r\n\r\n"
+        #expect(site.request(chunked)[0].status == 413)
+        #expect(
+            site.request("PUT /files/b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n")[0].status == 400
+        )
+        let cut = try writable()
+        _ = cut.exchange(Array("PUT /files/f HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc".utf8))
+        #expect(cut.names.count == 1 && cut.names[0].hasPrefix(".upload-"))
+        cut.session.abandon()
+        #expect(cut.names == [])
+        #expect(site.names == [])
+    }
+
+    @Test(
+        "Names that are none are refused",
+        arguments: ["/files/", "/files/.x", "/files/..", "/files/no/f", "/files/a%2fb"])
+    func names(path: String) throws {
+        let site = try writable()
+        #expect((400..<500).contains(site.request(put(path, "x"))[0].status))
+        #expect(site.names == [])
+    }
+
+    @Test("A form stores files, makes folders and removes", arguments: [1, 11, Int.max])
+    func forms(size: Int) throws {
+        let site = try writable()
+        try site.write("old", "x")
+        let token = ("token", nil as String?, "secret-token")
+        let upload = form(
+            "/files/", [token, ("file", "a.txt", "one\r\n--xy not the end"), ("file", "C:\\dir\\b.txt", "two")])
+        let answer = site.request(upload, pieces: size)[0]
+        #expect(answer.status == 303 && answer.headers["location"] == "/files/")
+        #expect(site.read("a.txt") == "one\r\n--xy not the end")
+        #expect(site.read("b.txt") == "two")
+        #expect(site.request(form("/files/", [token, ("folder", nil, "made")]), pieces: size)[0].status == 303)
+        #expect(site.request(form("/files/", [token, ("remove", nil, "old")]), pieces: size)[0].status == 303)
+        #expect(site.request(form("/files/", [token, ("remove", nil, "made")]), pieces: size)[0].status == 303)
+        #expect(site.names == ["a.txt", "b.txt"])
+        #expect(site.request(form("/files/", [token, ("file", "", "")]), pieces: size)[0].status == 303)
+        #expect(site.request(form("/files/", [token, ("remove", nil, "..")]), pieces: size)[0].status == 400)
+    }
+
+    @Test("Pages of other sites change nothing")
+    func foreign() throws {
+        let site = try writable()
+        let file = ("file", "a" as String?, "x")
+        let token = ("token", nil as String?, "secret-token")
+        let attempts = [
+            form("/files/", [token, file], headers: "Origin: http://evil\r\n"),
+            form("/files/", [token, file], headers: "Origin: null\r\n"),
+            form("/files/", [token, file], headers: "Origin: https://a\r\n"),
+            form("/files/", [token, file], headers: "Sec-Fetch-Site: cross-site\r\n"),
+            form("/files/", [file, token]),
+            form("/files/", [("token", nil, "wrong"), file]),
+            form("/files/", [("token", nil, ""), file]),
+            put("/files/a", "x", "Origin: http://a\r\n"),
+            put("/files/a", "x", "Origin: http://a\r\nX-Form-Token: secret-tokem\r\n"),
+            put("/files/a", "x", "Origin: http://evil\r\nX-Form-Token: secret-token\r\n"),
+        ]
+        for attempt in attempts {
+            #expect(site.request(attempt)[0].status == 403, "\(attempt)")
+            #expect(site.names == [])
+        }
+        #expect(
+            site.request(put("/files/a", "x", "Origin: http://a\r\nX-Form-Token: secret-token\r\n"))[0].status == 201)
+    }
+
+    @Test("A malformed form is refused")
+    func malformed() throws {
+        let site = try writable()
+        func post(_ type: String, _ body: String) -> Int {
+            site.request(
+                "POST /files/ HTTP/1.1\r\nHost: a\r\nContent-Type: \(type)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+            ).first?.status ?? 0
+        }
+        #expect(post("application/x-www-form-urlencoded", "a=b") == 415)
+        #expect(post("multipart/form-data", "x") == 415)
+        #expect(post("multipart/form-data; boundary=\"\"", "x") == 415)
+        #expect(post("multipart/form-data; boundary=x", "no boundary at all") == 400)
+        #expect(post("multipart/form-data; boundary=x", "--x\r\nNo: name\r\n\r\n--x--") == 400)
+        #expect(post("multipart/form-data; boundary=x", "--x" + String(repeating: "y", count: 300)) == 400)
+        #expect(post("multipart/form-data; boundary=x", "--x\r\n" + String(repeating: "y", count: 9000)) == 400)
+        let field = "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n" + String(repeating: "y", count: 9000)
+        #expect(post("multipart/form-data; boundary=x", field) == 400)
+    }
+
+    @Test("Removal: files, empty folders, and nothing else")
+    func removes() throws {
+        let site = try writable()
+        try site.write("f", "x")
+        try site.write("full/x", "x")
+        try FileManager.default.createDirectory(
+            at: site.folder.appendingPathComponent("empty"), withIntermediateDirectories: true)
+        func delete(_ path: String) -> Int { site.request("DELETE \(path) HTTP/1.1\r\nHost: a\r\n\r\n")[0].status }
+        #expect(delete("/files/f") == 204)
+        #expect(delete("/files/f") == 404)
+        #expect(delete("/files/empty/") == 204)
+        #expect(delete("/files/full") == 409)
+        #expect((400..<500).contains(delete("/files/")))
+        #expect(site.names == ["full"])
+    }
+}
