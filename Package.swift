@@ -84,6 +84,7 @@ let package = Package(
             swiftSettings: settings),
         .testTarget(
             name: "SimulationTests", dependencies: ["BLIPProtocol", "WebSocketProtocol"], swiftSettings: settings),
+        .testTarget(
             name: "HTTPServiceTests", dependencies: ["HTTPService"], swiftSettings: settings),
         .testTarget(name: "TransportTests", dependencies: ["Transport"], swiftSettings: settings),
         .testTarget(

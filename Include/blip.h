@@ -5186,6 +5186,108 @@ blip_status blip_listener_error(blip_listener *listener, blip_error **error);
 /** @} */
 
 /**
+ * @defgroup pages Pages
+ *
+ * A listener's port can answer browsers too: with the files below a folder, and pages to look at
+ * them. Nothing of it is on unless a program asks for it, and connections that speak BLIP are not
+ * concerned. Such connections count for blip_listener_options_set_max_connections(); no callback
+ * tells of them.
+ *
+ * @{
+ */
+
+/** How a listener serves files. One thread at a time. Since 1.0. */
+typedef struct blip_files_options blip_files_options;
+
+/**
+ * Makes options with the defaults: read only, hidden names left out.
+ *
+ * @return The options; NULL only in a process that has no memory left.
+ * Ownership: the caller releases it with blip_files_options_release().
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_files_options *blip_files_options_new(void);
+
+/**
+ * Releases options; listeners have copied them.
+ *
+ * @param options The options; NULL is fine.
+ * Ownership: the handle is dead afterwards.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_files_options_release(blip_files_options *options);
+
+/**
+ * Allows uploads, new folders and removal.
+ *
+ * Programs use PUT and DELETE, pages use forms. Browsers must send them from the listener's own
+ * pages: the request's Origin is compared, and a token of the page is asked for.
+ *
+ * @param options The options.
+ * @param writable Whether files may be changed; default false.
+ * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_files_options_set_writable(blip_files_options *options, bool writable);
+
+/**
+ * Lets uploads replace files that exist; without it they are refused with 409.
+ *
+ * @param options The options.
+ * @param replace Whether files may be replaced; default false.
+ * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_files_options_set_replace(blip_files_options *options, bool replace);
+
+/**
+ * Serves and lists names that begin with a dot, too.
+ *
+ * @param options The options.
+ * @param hidden Whether such names are there; default false.
+ * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_files_options_set_hidden(blip_files_options *options, bool hidden);
+
+/**
+ * Bounds the size of one uploaded file.
+ *
+ * @param options The options.
+ * @param bytes The most bytes, 1 or more; default 1 GiB.
+ * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_files_options_set_upload_limit(blip_files_options *options, uint64_t bytes);
+
+/**
+ * Answers HTTP requests below a path with the files below a folder (RFC 9110, RFC 9112).
+ *
+ * Folders are pages; files come whole or in ranges, with conditions, compressed where it helps.
+ * Nothing outside of the folder is reached: no "..", no symbolic link. Requests to upgrade are
+ * answered as before. For connections that are accepted from now on; may be called several times.
+ * Files are read on the loop threads: a slow disk slows the loop.
+ *
+ * @param listener The listener.
+ * @param prefix Where the files are in URLs, as "/files/"; "/" for all that is not taken.
+ * @param folder The folder; it is opened now.
+ * @param options Options, copied; NULL: the defaults.
+ * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_FILE (blip_listener_error() tells more),
+ *     BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_serve_files(
+    blip_listener *listener, blip_slice prefix, blip_slice folder,
+    const blip_files_options *options);
+
+/** @} */
+
+/**
  * @defgroup modules Modules
  *
  * A module is a bundle that is registered as one: an observer, which is told what a connection

@@ -124,6 +124,7 @@ extension Connection {
         if let path = listener.metricsPath, path.utf8.elementsEqual(request.path.utf8) {
             return answerMetrics(request)
         }
+        if servePages(request, listener) { return }
         switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))

@@ -20,4 +20,5 @@ public enum HandleKind: UInt8, Sendable {
     case reconnector
     case pool
     case trust = 17
+    case fileOptions = 20
 }

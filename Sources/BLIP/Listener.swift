@@ -1,4 +1,5 @@
 import CBLIP
+import HTTPService
 import Synchronization
 import Transport
 import WebSocketProtocol
@@ -49,6 +50,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         var connection = ConnectionSettings()
         var accept: Handler<blip_accept_fn>?
         var stopped: Handler<blip_stopped_fn>?
+        var services: [any HTTPService] = []
     }
 
     public init(runtime: Runtime, options: ListenerOptions?) throws(Failure) {
@@ -81,6 +83,25 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     /// The sums of its connections on a loop.
     func totals(of context: LoopContext) -> CounterTotals? {
         context.index < totals.count ? totals[context.index] : nil
+    }
+
+    // MARK: Pages
+
+    var services: [any HTTPService] { settings.withLock { $0.services } }
+
+    /// One more service, for connections that come from now on.
+    func add(_ service: any HTTPService) -> blip_status {
+        settings.withLock { settings in
+            if settings.services.isEmpty { settings.services.append(SiteAssets()) }
+            settings.services.append(service)
+        }
+        return BLIP_OK
+    }
+
+    /// A connection of a browser counts like any other.
+    func pageDidBegin() {
+        connections.add(1, ordering: .relaxed)
+        runtime.objectDidBegin()
     }
 
     // MARK: What its connections begin with
@@ -237,7 +258,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     }
 
     /// Starting failed; it may be tried again.
-    private func fail(_ failure: Failure) -> blip_status {
+    func fail(_ failure: Failure) -> blip_status {
         let error = OwnedError(ErrorRecord(failure))
         let old = shared.withLock { shared -> OwnedError? in
             if shared.phase == .starting { shared.phase = .new }
@@ -323,6 +344,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         for (index, context) in runtime.contexts.enumerated() {
             let work: @Sendable () -> Void = { [self] in
                 if index == 0 { for acceptor in acceptors { acceptor.close() } }
+                context.endPages(of: self)
                 for connection in context.connections where connection.listener === self {
                     if graceful {
                         _ = connection.closeGracefully(timeout: timeout)

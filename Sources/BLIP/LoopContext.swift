@@ -15,6 +15,8 @@ public final class LoopContext: @unchecked Sendable {
     private var pool = MessageList()
     private var finished = MessageList()
     private(set) var connections: [Connection] = []
+    /// Connections that speak HTTP alone.
+    private var pages: [ObjectIdentifier: HTTPConnection] = [:]
 
     /// The message that an interceptor looks at now, and may change.
     var intercepted: UnsafeMutableRawPointer?
@@ -137,6 +139,16 @@ public final class LoopContext: @unchecked Sendable {
             drainWaiter = nil
             waiter.signal(BLIP_OK)
         }
+    }
+
+    // MARK: HTTP
+
+    func add(_ page: HTTPConnection) { pages[ObjectIdentifier(page)] = page }
+    func remove(_ page: HTTPConnection) { pages[ObjectIdentifier(page)] = nil }
+
+    /// Ends the HTTP connections of a listener, or all.
+    func endPages(of listener: Listener? = nil) {
+        for page in Array(pages.values) where listener == nil || page.belongs(to: listener) { page.end() }
     }
 
     /// Signals once no connection is left.

@@ -157,6 +157,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
         for context in contexts {
             let waiter = Waiter()
             context.loop.post {
+                context.endPages()
                 for connection in context.connections { connection.beginClose(code: 1001, reason: [], failure) }
                 context.drain(waiter)
             }

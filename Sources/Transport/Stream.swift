@@ -39,6 +39,9 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// A hint set inside `stream(_:didReceive:)`: so many bytes, counted from the first unconsumed one, make the next
     /// frame. Large ones are then received into a buffer of the stream's own, without copies. Forgotten at each call.
     public var bytesWanted = 0
+    /// The delegate may have parts of files to send. Not with TLS, nor on a thread whose SIGPIPE is not blocked: the
+    /// kernel raises it when such a part meets a connection that is gone.
+    public var sendsRegions = false
 
     private var delegate: (any StreamDelegate)?
     private var tls: TLSSession?
@@ -525,14 +528,44 @@ public final class Stream: EventSource, @unchecked Sendable {
         if !hasFinished, wantsOutput || isFinishing || hasUnflushed {
             while true {
                 wantsOutput = false
-                let count = fill()
-                if count == 0 { break }
-                guard sendNow(base, count) else { return }
+                var count = fill()
+                if count > 0 {
+                    guard sendNow(base, count) else { return }
+                } else {
+                    guard sendsRegions, isOpen else { break }
+                    count = sendRegion()
+                    if count < 0 { return }
+                    if count == 0 { break }
+                }
                 budget -= count
                 if budget <= 0 { return goOnNextTurn() }
             }
         }
         flushed()
+    }
+
+    /// Lets the kernel send a part of a file: how many bytes; 0: there is none; -1: not now, or never again.
+    private func sendRegion() -> Int {
+        guard let region = delegate?.streamRegion(self) else { return 0 }
+        let result = csystem_sendfile(
+            descriptor, region.descriptor, region.offset, min(max(region.count, 0), Self.turnBudget))
+        if result == -Int(EAGAIN) {
+            block()
+            return -1
+        }
+        guard result > 0 else {
+            // The file has become shorter than was promised, or the peer has gone.
+            if result < 0 {
+                outputFailed(Int32(truncatingIfNeeded: -result))
+            } else {
+                end(.posix(EIO, subject))
+            }
+            return -1
+        }
+        bytesSent &+= UInt64(result)
+        hasUnflushed = true
+        delegate?.stream(self, didSendRegion: result)
+        return isOpen ? result : -1
     }
 
     private func goOnNextTurn() {

@@ -15,6 +15,12 @@ public protocol StreamDelegate: AnyObject {
     /// - Returns: how many bytes were written at the buffer's start; 0: nothing to send.
     func stream(_ stream: Stream, fill buffer: UnsafeMutableRawBufferPointer) -> Int
 
+    /// Asks for a part of a file to send now, when `fill` had nothing; only of a stream that `sendsRegions`.
+    func streamRegion(_ stream: Stream) -> StreamRegion?
+
+    /// So many bytes of that part were sent.
+    func stream(_ stream: Stream, didSendRegion count: Int)
+
     /// The TLS handshake is done, and the peer's certificate is accepted.
     func streamDidSecure(_ stream: Stream)
 
@@ -33,4 +39,6 @@ public protocol StreamDelegate: AnyObject {
 extension StreamDelegate {
     /// Who does not ask to be asked trusts nobody.
     public func stream(_ stream: Stream, needsTrust evidence: TrustEvidence) { stream.answerTrust(false) }
+    public func streamRegion(_ stream: Stream) -> StreamRegion? { nil }
+    public func stream(_ stream: Stream, didSendRegion count: Int) {}
 }

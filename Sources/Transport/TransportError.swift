@@ -65,7 +65,7 @@ public struct TransportError: Error, Sendable, Equatable, CustomStringConvertibl
     public var description: String { text }
 
     /// An error of a system call: `text` is "`subject`: " and the system's words.
-    static func posix(_ code: Int32, _ subject: String) -> TransportError {
+    public static func posix(_ code: Int32, _ subject: String) -> TransportError {
         TransportError(domain: .posix, kind: kind(of: code), code: code, text: "\(subject): \(words(for: code))")
     }
 

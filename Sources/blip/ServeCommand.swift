@@ -23,6 +23,9 @@ enum ServeCommand {
             Option(
                 name: "--metrics", value: "WHERE",
                 help: "answer HTTP GET with figures for Prometheus: /PATH on the same port, or HOST:PORT for /metrics"),
+            Option(
+                name: "--files", value: "DIR", help: "show browsers the files below this folder, at /files/ on the same port"),
+            Option(name: "--files-writable", help: "with --files: allow uploads, new folders and removal"),
             .verbose, .json, .helpOption,
         ],
         notes: """
@@ -63,6 +66,7 @@ enum ServeCommand {
         let metrics = try metricsListener(runtime, arguments)
         defer { blip_listener_release(metrics) }
         Profiles.install(on: listener)
+        try servePages(of: listener, arguments)
         log.watch(listener: listener)
         try start(listener, at: address, shown: arguments.operands[0])
         log.listening(Library.slice { blip_listener_url(listener, $0) }?.string ?? "")
@@ -88,6 +92,23 @@ enum ServeCommand {
         }
         log.watch(runtime: runtime)
         return runtime
+    }
+
+    private static func servePages(of listener: OpaquePointer, _ arguments: Arguments) throws(Failure) {
+        guard let folder = arguments.value("--files") else {
+            guard !arguments.has("--files-writable") else { throw .usage("--files-writable needs --files beside it") }
+            return
+        }
+        let options = blip_files_options_new()
+        defer { blip_files_options_release(options) }
+        try Library.check(
+            blip_files_options_set_writable(options, arguments.has("--files-writable")), "use --files-writable")
+        let status = folder.withSlice { folder in
+            "/files/".withSlice { blip_listener_serve_files(listener, $0, folder, options) }
+        }
+        guard status >= 0 else {
+            throw .usage("cannot serve the files below \(Terminal.quote(folder)): is it a folder that can be read?")
+        }
     }
 
     private static func listener(

@@ -76,6 +76,13 @@ _listener_new = bind_waiting("blip_listener_new")
 _listener_release = bind("blip_listener_release")
 _listener_start = bind_waiting("blip_listener_start")
 _listener_start_unix = bind_waiting("blip_listener_start_unix")
+_listener_serve_files = bind("blip_listener_serve_files")
+_files_options_new = bind("blip_files_options_new")
+_files_options_release = bind("blip_files_options_release")
+_files_options_set_writable = bind("blip_files_options_set_writable")
+_files_options_set_replace = bind("blip_files_options_set_replace")
+_files_options_set_hidden = bind("blip_files_options_set_hidden")
+_files_options_set_upload_limit = bind("blip_files_options_set_upload_limit")
 _listener_stop = bind("blip_listener_stop")
 _listener_port = bind("blip_listener_port")
 _listener_url = bind("blip_listener_url")
@@ -553,6 +560,34 @@ class BaseListener:
 
     def __repr__(self) -> str:
         return f"<blip listener at {self.url}>"
+
+    def serve_files(
+        self,
+        prefix: str,
+        folder: PathLike,
+        *,
+        writable: bool = False,
+        replace: bool = False,
+        hidden: bool = False,
+        upload_limit: Optional[int] = None,
+    ) -> None:
+        """Shows browsers the files below `folder`, at the path `prefix` of this listener's port.
+
+        writable: uploads, new folders and removal; replace: uploads may replace files; hidden: names that begin with a
+        dot too; upload_limit: bytes of one uploaded file. Nothing outside of the folder is reached.
+        """
+        options = _files_options_new()
+        try:
+            check(_files_options_set_writable(options, writable))
+            check(_files_options_set_replace(options, replace))
+            check(_files_options_set_hidden(options, hidden))
+            if upload_limit is not None:
+                check(_files_options_set_upload_limit(options, upload_limit), "upload_limit")
+            status = _listener_serve_files(self._handle, text(prefix), _path(folder), options)
+            if status < 0:
+                raise listener_failure(status, f"cannot serve {os.fsdecode(folder)} at {prefix}", self._handle)
+        finally:
+            _files_options_release(options)
 
     def counters(self) -> Counters:
         """The sums over all connections that it has accepted, ended ones included."""

@@ -1,0 +1,31 @@
+import CBLIP
+import HTTPService
+import Transport
+
+extension Listener {
+    /// Serves the files below `folder` at `prefix`.
+    public func serveFiles(prefix: String, folder: String, options: FileOptions?) -> blip_status {
+        guard prefix.hasPrefix("/"), Self.isPath(prefix), !folder.isEmpty else { return BLIP_ERROR_ARGUMENT }
+        var code: Int32 = 0
+        guard
+            let service = FileService(
+                prefix: prefix, folder: folder, options: options?.values ?? FileService.Options(),
+                token: Self.makeToken(), code: &code)
+        else {
+            let error = TransportError.posix(code, "open the folder \(folder)")
+            return fail(Failure(BLIP_ERROR_FILE, domain: "POSIX", code: Int64(code), error.text))
+        }
+        return add(service)
+    }
+
+    private static func isPath(_ path: String) -> Bool {
+        !path.utf8.contains { $0 <= 0x20 || $0 >= 0x7F || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
+    }
+
+    private static func makeToken() -> String {
+        Randomness.bytes(24).map { byte in
+            let text = String(byte, radix: 16)
+            return text.utf8.count == 1 ? "0" + text : text
+        }.joined()
+    }
+}
