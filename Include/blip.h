@@ -5283,7 +5283,7 @@ blip_status blip_files_options_set_upload_limit(blip_files_options *options, uin
  */
 blip_status blip_listener_serve_files(
     blip_listener *listener, blip_slice prefix, blip_slice folder,
-    const blip_files_options *options);
+    blip_files_options *options);
 
 /** @} */
 

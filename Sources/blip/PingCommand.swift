@@ -73,7 +73,8 @@ enum PingCommand {
             })
         guard status != BLIP_ERROR_UNSUPPORTED else {
             throw .usage(
-                "cannot ping \(Terminal.escape(connection.url)): BLIP 1 has no pings (blip request works)", status: status)
+                "cannot ping \(Terminal.escape(connection.url)): BLIP 1 has no pings (blip request works)",
+                status: status)
         }
         guard status >= 0 else { throw connection.lost(status) }
         // The library ends every ping by its own deadline; the second more only guards against waiting for ever.

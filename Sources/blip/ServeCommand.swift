@@ -24,7 +24,8 @@ enum ServeCommand {
                 name: "--metrics", value: "WHERE",
                 help: "answer HTTP GET with figures for Prometheus: /PATH on the same port, or HOST:PORT for /metrics"),
             Option(
-                name: "--files", value: "DIR", help: "show browsers the files below this folder, at /files/ on the same port"),
+                name: "--files", value: "DIR",
+                help: "show browsers the files below this folder, at /files/ on the same port"),
             Option(name: "--files-writable", help: "with --files: allow uploads, new folders and removal"),
             .verbose, .json, .helpOption,
         ],

@@ -118,6 +118,7 @@ static void make_all(void **handles)
     handles[KIND_CONNECTION] = connection;
     handles[KIND_LISTENER_OPTIONS] = blip_listener_options_new();
     handles[KIND_LISTENER] = listener;
+    handles[KIND_FILES_OPTIONS] = blip_files_options_new();
     handles[KIND_MESSAGE] = message;
     handles[KIND_COUNTERS] = blip_counters_new();
     handles[KIND_MODULE] = module;

@@ -7,6 +7,8 @@ import os
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Iterator
 
@@ -351,3 +353,21 @@ def test_streams_that_nobody_reads_to_the_end(listener: blip.sync.Listener, conn
             break
         connection.request("download", stream=True)
         assert connection.request("a piece", bytes(5_000_000), timeout=LIMIT).body == b"enough"
+
+
+def test_files_for_browsers(listener: blip.sync.Listener, tmp_path: Path) -> None:
+    (tmp_path / "hello.txt").write_text("hello")
+    listener.serve_files("/files/", tmp_path, writable=True, upload_limit=100)
+    base = f"http://127.0.0.1:{listener.port}/files/"
+    with urllib.request.urlopen(base + "hello.txt", timeout=30) as answer:
+        assert answer.read() == b"hello"
+    for size, status in ((100, 201), (101, 413)):
+        request = urllib.request.Request(base + f"new{size}", data=b"x" * size, method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert answer.status == status
+        except urllib.error.HTTPError as error:
+            assert error.code == status
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hello.txt", "new100"]
+    with pytest.raises(blip.Error, match="No such file"):
+        listener.serve_files("/none/", tmp_path / "none")
