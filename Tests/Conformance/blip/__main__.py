@@ -1,4 +1,4 @@
-"""Tests an implementation of BLIP 2 and 3 over WebSocket by talking with it as a scripted, hostile peer.
+"""Tests an implementation of BLIP 2 and 3 over WebSocket, and 1 over TCP, by talking with it as a scripted, hostile peer.
 
     python3 Tests/Conformance/blip client URL [OPTION]...
         is a client of a server under test, ws://host:port/path
@@ -20,7 +20,7 @@ with its body; {options} becomes what --option says of the request's flags compr
 --many COMMAND sends {count} requests with bodies of {size} bytes, {in_flight} at a time, on one connection.
 
 Outcomes: PASS; NON-STRICT: deployed peers cope with it, but it ought to be otherwise; FAIL; SKIP: the implementation
-lacks what the case needs. The exit status is 1 if any case failed; with --strict also for NON-STRICT ones.
+lacks what the case needs. BLIP 1 is spoken with the port of the URL, and by a client under test to a blip:// URL. The exit status is 1 if any case failed; with --strict also for NON-STRICT ones.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def parse():
         prog="blip", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--version", type=int, choices=[2, 3], action="append", help="default: both")
+    common.add_argument("--version", type=int, choices=[1, 2, 3], action="append", help="default: 2 and 3")
     common.add_argument("--subprotocol", action="append", metavar="VERSION=NAME", help="such as 3=BLIP_3+CBMobile_3")
     common.add_argument("--only", default="*", metavar="PATTERN", help="cases to run, such as 'flow/*'")
     common.add_argument("--skip", action="append", default=[], metavar="PATTERN")
@@ -73,7 +73,7 @@ def parse():
 
 
 def make_settings(options):
-    names = pairs(options.subprotocol, {"3": "BLIP_3", "2": "BLIP"})
+    names = pairs(options.subprotocol, {"3": "BLIP_3", "2": "BLIP", "1": ""})
     versions = options.version or [3, 2]
     subprotocols = {version: names[str(version)] for version in versions}
     if options.as_ == "client":

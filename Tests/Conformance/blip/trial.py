@@ -11,7 +11,9 @@ import traceback
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from . import stream
 from .peer import Enough, Failed, Peer, check
+from .stream import StreamPeer
 from .websocket import Ended, WebSocket, accept_of
 from .wire import NO_REPLY
 
@@ -93,11 +95,14 @@ class Trial:
 
     @property
     def all_subprotocols(self):
-        return [self.settings.subprotocols[version] for version in sorted(self.settings.subprotocols, reverse=True)]
+        names = self.settings.subprotocols
+        return [names[version] for version in sorted(names, reverse=True) if version > 1]
 
     def open(self, **options):
         """A conversation. With a client under test, it has sent a request that waits for its reply. Large messages
         are acknowledged if `acknowledges` is not False."""
+        if self.version == 1:
+            return self.open_stream(**options)
         acknowledges = options.pop("acknowledges", True)
         if self.role == "server":
             connection, head = self.upgrade([self.subprotocol], **options)
@@ -111,6 +116,18 @@ class Trial:
         peer = self.talk(connection, acknowledges)
         if wait:
             peer.wait(lambda: peer.frames, "the client sends nothing")
+        return peer
+
+    def open_stream(self, **options):
+        """The same on a bare stream; a client under test may not have spoken yet."""
+        if self.role == "server":
+            parts = urlsplit(self.settings.url)
+            connection = socket.create_connection((parts.hostname, parts.port or 80), self.timeout)
+        else:
+            self.start(**options)
+            connection = self.take_socket()
+        peer = StreamPeer(self, connection)
+        self.peers.append(peer)
         return peer
 
     def talk(self, connection, acknowledges=True):
@@ -160,7 +177,11 @@ class Trial:
     def has_profile(self, profile, version=None):
         """Whether the server under test has a handler for a profile; asked once."""
         known = self.settings.__dict__.setdefault("profiles", {})
-        if profile not in known:
+        if profile not in known and self.version == 1:
+            with self.open() as peer:
+                reply = peer.reply(peer.request(profile, [("size", "0"), ("ms", "0")]))
+                known[profile] = reply.property("Error-Code") != "404" or reply.property("Error-Domain") != "BLIP"
+        elif profile not in known:
             connection, head = self.upgrade([self.subprotocol])
             check(head.status == 101, f"the upgrade was refused: {head.first}")
             connection.begin()
@@ -193,8 +214,9 @@ class Trial:
             if flag not in self.settings.options:
                 raise Skipped(f"no option for {flag} is given")
             options += shlex.split(self.settings.options[flag])
+        port = self.listener.getsockname()[1]
         values |= {
-            "url": f"ws://127.0.0.1:{self.listener.getsockname()[1]}/conformance",
+            "url": f"ws://127.0.0.1:{port}/conformance" if self.version > 1 else f"blip://127.0.0.1:{port}",
             "profile": profile,
             "body": path,
             "count": many or 0,
@@ -215,13 +237,16 @@ class Trial:
         self.start(**options)
         return self.take_connection()
 
-    def take_connection(self):
+    def take_socket(self):
         self.listener.settimeout(self.timeout)
         try:
             connection, _ = self.listener.accept()
         except TimeoutError:
             raise Failed("the client does not connect") from None
-        web = WebSocket(connection, False)
+        return connection
+
+    def take_connection(self):
+        web = WebSocket(self.take_socket(), False)
         self.peers.append(web)
         return web, web.read_head(self.timeout)
 
@@ -323,7 +348,7 @@ def run_case(case, settings, version):
         trial.check_survival()
     except Skipped as skipped:
         outcome, texts = "SKIP", [str(skipped)]
-    except (Failed, Ended) as failed:
+    except (Failed, Ended, stream.Failed) as failed:
         texts.append(str(failed))
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]

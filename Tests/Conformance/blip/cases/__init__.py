@@ -3,6 +3,7 @@
 from . import (  # noqa: F401
     acknowledgements,
     bad_frames,
+    bye,
     checksums,
     client_replies,
     client_upgrade,
@@ -15,5 +16,6 @@ from . import (  # noqa: F401
     replies,
     scheduling,
     server_upgrade,
+    version1,
     window,
 )
