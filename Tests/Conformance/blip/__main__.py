@@ -1,4 +1,4 @@
-"""Tests an implementation of BLIP 2 and 3 over WebSocket, and 1 over TCP, by talking with it as a scripted, hostile peer.
+"""Tests an implementation of BLIP, 2 and 3 over WebSocket and 1 over TCP, as a scripted, hostile peer.
 
     python3 Tests/Conformance/blip client URL [OPTION]...
         is a client of a server under test, ws://host:port/path
@@ -20,7 +20,8 @@ with its body; {options} becomes what --option says of the request's flags compr
 --many COMMAND sends {count} requests with bodies of {size} bytes, {in_flight} at a time, on one connection.
 
 Outcomes: PASS; NON-STRICT: deployed peers cope with it, but it ought to be otherwise; FAIL; SKIP: the implementation
-lacks what the case needs. BLIP 1 is spoken with the port of the URL, and by a client under test to a blip:// URL. The exit status is 1 if any case failed; with --strict also for NON-STRICT ones.
+lacks what the case needs. BLIP 1 is spoken with the port of the URL, and by a client under test to a blip:// URL.
+The exit status is 1 if any case failed; with --strict also for NON-STRICT ones.
 """
 
 import argparse
