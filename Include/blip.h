@@ -92,10 +92,10 @@
  *
  * @par fork
  * In a child process each handle of the parent gives BLIP_ERROR_FORKED, and release functions do
- * nothing with it. The child may make new objects. Sockets are closed in children that exec. As
- * with all libraries that have threads: a fork while one of them is at work may copy a lock of the
- * language's runtime that nobody in the child can unlock. A child that uses the library anew should
- * be forked before the parent is busy.
+ * nothing with it. The child may make new objects. Sockets are closed in children that exec. While
+ * a process forks, the loops rest where they hold no lock: fork waits for that, at most 100 ms if a
+ * callback does not return. Threads of the program's that are inside a function of the library at
+ * that moment may hold a lock that nobody in the child can unlock: let them pause, or exec.
  *
  * @par Versions
  * Functions and constants are only ever added. A program must be ready to meet statuses and kinds

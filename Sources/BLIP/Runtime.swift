@@ -269,5 +269,6 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
                 csystem_set_current_loop(nil)
                 csystem_take_back(csystem_lent())
             })
+        csystem_guard_fork()
     }()
 }

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -17,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -31,13 +34,29 @@ uint64_t csystem_forks;
 
 static int busy_loops;
 static int is_exiting;
+/* Forks under way, and how many of them are called on loops, which cannot rest then. */
+static int forks, forking_loops;
+
+/* Rests where no lock is held: in C, between a loop's turns. */
+static void rest_while_forking(void)
+{
+    for (int now; (now = __atomic_load_n(&forks, __ATOMIC_SEQ_CST)) > 0;) {
+        struct timespec longest = {0, 100000000};
+        syscall(SYS_futex, &forks, FUTEX_WAIT_PRIVATE, now, &longest, NULL, 0);
+    }
+}
 
 void csystem_begin_work(void)
 {
-    __atomic_add_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&is_exiting, __ATOMIC_SEQ_CST)) {
+    for (;;) {
+        __atomic_add_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&is_exiting, __ATOMIC_SEQ_CST)) {
+            __atomic_sub_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
+            for (;;) pause();
+        }
+        if (__atomic_load_n(&forks, __ATOMIC_SEQ_CST) == 0) return;
         __atomic_sub_fetch(&busy_loops, 1, __ATOMIC_SEQ_CST);
-        for (;;) pause();
+        rest_while_forking();
     }
 }
 
@@ -56,6 +75,7 @@ static void process_exits(void)
 static void child_has_no_loops(void)
 {
     busy_loops = csystem_loop_now != NULL;
+    forks = forking_loops = 0;
 }
 
 void csystem_guard_exit(void)
@@ -63,6 +83,32 @@ void csystem_guard_exit(void)
     atexit(process_exits);
     pthread_atfork(NULL, NULL, child_has_no_loops);
 }
+
+/*
+ * A loop at work may hold a lock of the language's runtime, which nobody could give back in the child. So a fork waits
+ * until all loops rest; not for long, because a callback may wait for something that the forking thread holds.
+ */
+static void process_will_fork(void)
+{
+    if (csystem_loop_now != NULL) __atomic_add_fetch(&forking_loops, 1, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&forks, 1, __ATOMIC_SEQ_CST);
+    uint64_t end = csystem_now() + 100000000u;
+    int turns = 0;
+    while (__atomic_load_n(&busy_loops, __ATOMIC_SEQ_CST) > __atomic_load_n(&forking_loops, __ATOMIC_SEQ_CST)) {
+        struct timespec moment = {0, turns++ < 20 ? 20000 : 500000};
+        if (csystem_now() >= end) break;
+        nanosleep(&moment, NULL);
+    }
+}
+
+static void parent_goes_on(void)
+{
+    if (csystem_loop_now != NULL) __atomic_sub_fetch(&forking_loops, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_sub_fetch(&forks, 1, __ATOMIC_SEQ_CST) == 0)
+        syscall(SYS_futex, &forks, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void csystem_guard_fork(void) { pthread_atfork(process_will_fork, parent_goes_on, NULL); }
 
 #define RESULT(call) \
     do { \

@@ -283,6 +283,178 @@ TEST(a_child_of_a_busy_parent_does_not_hang)
     pair_close(&pair);
 }
 
+struct traffic {
+    struct pair *pair;
+    atomic_bool stops;
+    struct counter completed;
+    int64_t sent;
+};
+
+static void traffic_response(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+{
+    (void)connection, (void)request, (void)response, (void)status;
+    counter_add(context, 1);
+}
+
+static void *make_traffic(void *argument)
+{
+    struct traffic *traffic = argument;
+    while (!atomic_load(&traffic->stops)) {
+        for (int i = 0; i < 50; i++) {
+            blip_message *request = make_request("echo", "busy");
+            if (blip_connection_send(traffic->pair->client, request, traffic_response, &traffic->completed, NULL)
+                == BLIP_OK)
+                traffic->sent++;
+            blip_message_release(request);
+        }
+        counter_wait(&traffic->completed, traffic->sent - 50, SOON);
+    }
+    return NULL;
+}
+
+/* The loops are held for the moment of the fork, where they hold no lock that the child might want. */
+TEST_SECONDS(children_of_a_busy_parent_use_the_library, 180)
+{
+    const char *count = getenv("FORKS");
+    int forks = count != NULL ? atoi(count) : 60;
+    struct pair pair;
+    struct traffic traffic = {.pair = &pair};
+    pthread_t thread;
+    pair_open(&pair, NULL);
+    counter_init(&traffic.completed);
+    REQUIRE_INT(pthread_create(&thread, NULL, make_traffic, &traffic), 0);
+    int64_t longest = 0;
+    for (int i = 0; i < forks; i++) {
+        int64_t start = now_ms();
+        pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            alarm(20);
+            use_the_library();
+            _exit(test_failures() == 0 ? 0 : 1);
+        }
+        longest = now_ms() - start > longest ? now_ms() - start : longest;
+        expect_exit(child, 0);
+    }
+    test_note("the longest of %d forks took %d ms", forks, (int)longest);
+    atomic_store(&traffic.stops, true);
+    pthread_join(thread, NULL);
+    REQUIRE_REACHES(&traffic.completed, traffic.sent);
+    pair_close(&pair);
+}
+
+/* A process whose loops do everything for the first time, and which forks meanwhile. */
+static void fork_early(int round)
+{
+    blip_runtime *runtime = make_runtime(2);
+    blip_listener *listener = NULL;
+    blip_connection *connections[4];
+    blip_slice url;
+    REQUIRE_OK(blip_listener_new(runtime, NULL, &listener));
+    set_server_handlers(listener);
+    REQUIRE_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
+    REQUIRE_OK(blip_listener_url(listener, &url));
+    for (int i = 0; i < 4; i++) {
+        blip_message *request = make_request("echo", "early");
+        REQUIRE_OK(blip_connection_new(runtime, url, NULL, &connections[i]));
+        REQUIRE_OK(blip_connection_send(connections[i], request, NULL, NULL, NULL));
+        REQUIRE_OK(blip_connection_connect(connections[i]));
+        blip_message_release(request);
+    }
+    struct timespec moment = {0, round * 7919 % 4000 * 1000};
+    nanosleep(&moment, NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        alarm(20);
+        use_the_library();
+        _exit(test_failures() == 0 ? 0 : 1);
+    }
+    expect_exit(child, 0);
+}
+
+TEST_SECONDS(children_of_a_parent_that_has_just_begun_use_the_library, 180)
+{
+    const char *count = getenv("FORKS");
+    int rounds = count != NULL ? atoi(count) : 150;
+    for (int i = 0; i < rounds; i++) {
+        pid_t parent = fork();
+        REQUIRE(parent >= 0);
+        if (parent == 0) {
+            alarm(40);
+            fork_early(i);
+            _exit(test_failures() == 0 ? 0 : 1);
+        }
+        expect_exit(parent, 0);
+    }
+}
+
+static void fork_inside(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+{
+    (void)connection, (void)request, (void)response, (void)status;
+    pid_t child = fork();
+    if (CHECK(child >= 0) && child == 0) {
+        alarm(20);
+        _exit(blip_version_number() != 0 ? 0 : 1);
+    }
+    expect_exit(child, 0);
+    counter_add(context, 1);
+}
+
+/* Both loops are in callbacks that fork: neither waits for the other for long. */
+TEST(forks_on_loop_threads)
+{
+    struct pair pair, other;
+    struct counter done = COUNTER;
+    pair_open(&pair, NULL);
+    pair_open(&other, NULL);
+    for (int i = 0; i < 5; i++) {
+        blip_message *one = make_request("echo", "x"), *two = make_request("echo", "x");
+        REQUIRE_OK(blip_connection_send(pair.client, one, fork_inside, &done, NULL));
+        REQUIRE_OK(blip_connection_send(other.client, two, fork_inside, &done, NULL));
+        blip_message_release(one);
+        blip_message_release(two);
+    }
+    REQUIRE_REACHES(&done, 10);
+    pair_close(&pair);
+    pair_close(&other);
+}
+
+static pthread_mutex_t wanted = PTHREAD_MUTEX_INITIALIZER;
+
+static void want_mutex(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+{
+    (void)connection, (void)request, (void)response, (void)status;
+    counter_add(context, 1);
+    pthread_mutex_lock(&wanted);
+    pthread_mutex_unlock(&wanted);
+    counter_add(context, 1);
+}
+
+/* A callback waits for what the forking thread holds: the fork goes on after a moment. */
+TEST(a_fork_does_not_wait_for_what_waits_for_it)
+{
+    struct pair pair;
+    struct counter steps = COUNTER;
+    pair_open(&pair, NULL);
+    pthread_mutex_lock(&wanted);
+    blip_message *request = make_request("echo", "x");
+    REQUIRE_OK(blip_connection_send(pair.client, request, want_mutex, &steps, NULL));
+    blip_message_release(request);
+    REQUIRE_REACHES(&steps, 1);
+    pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0)
+        _exit(0);
+    pthread_mutex_unlock(&wanted);
+    expect_exit(child, 0);
+    REQUIRE_REACHES(&steps, 2);
+    pair_close(&pair);
+}
+
 TEST(a_library_that_was_only_loaded_works_in_the_child)
 {
     /* As daemons do: load, fork, use. */

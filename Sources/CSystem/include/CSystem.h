@@ -56,6 +56,11 @@ void csystem_begin_work(void);
 void csystem_end_work(void);
 /* Registers that; once, before other libraries register what they do at exit. */
 void csystem_guard_exit(void);
+/*
+ * Lets loops rest, where they hold no lock of a library, while the process forks: as far as they get there within
+ * 100 ms. Once, behind all other handlers of fork: what is registered last is prepared first.
+ */
+void csystem_guard_fork(void);
 
 /*
  * System calls as Swift wants them: the result, or a negated errno; EINTR is retried.
