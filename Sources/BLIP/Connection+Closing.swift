@@ -227,6 +227,8 @@ extension Connection {
             withInfo { $0.error = error }
         }
         failEverything(failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed."))
+        // A message that waits to be used again keeps its connection, and with it the loop that keeps the message.
+        loop.post { [context] in context.reclaim() }
         endCounters(wasIdle: wasIdle)
         session = nil
         farewell = nil

@@ -808,3 +808,40 @@ TEST(a_message_over_the_receivers_limit_fails_alone)
     free(bytes);
     pair_close(&pair);
 }
+
+static blip_status breaks_off(void *buffer, size_t capacity, size_t *written, void *context)
+{
+    int *calls = context;
+    if (++*calls > 8) /* long after its first frame */
+        return BLIP_ERROR_BODY;
+    memset(buffer, 'x', capacity);
+    *written = capacity;
+    return BLIP_OK;
+}
+
+/* In one turn a message is sent whole and another one's body breaks off: the first must not keep the connection, and
+ * with it the runtime, for ever. */
+TEST(nothing_is_kept_when_a_body_breaks_off)
+{
+    struct pair pair;
+    int calls = 0;
+    size_t before = open_descriptors();
+    pair_open(&pair, &(struct pair_options){.no_client = true});
+    blip_connection *client = NULL;
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), NULL, &client));
+    blip_message *whole = make_request("empty", "x"), *broken = make_request("sink", NULL);
+    CHECK_OK(blip_message_set_no_reply(whole, true));
+    CHECK_OK(blip_connection_send(client, whole, NULL, NULL, NULL));
+    CHECK_OK(blip_message_append_body_stream(broken, breaks_off, &calls, NULL));
+    CHECK_OK(blip_connection_send(client, broken, NULL, NULL, NULL));
+    blip_message_release(whole);
+    blip_message_release(broken);
+    CHECK_OK(blip_connection_connect(client));
+    CHECK_OK(blip_connection_wait_closed(client, SOON));
+    blip_connection_release(client);
+    pair_close(&pair);
+    int64_t end = now_ms() + SOON;
+    while (open_descriptors() > before && now_ms() < end)
+        sleep_ms(5);
+    CHECK_INT(open_descriptors(), before);
+}

@@ -185,8 +185,9 @@ static bool run_faults(const struct settings *settings, struct tally *tally)
         for (int call = 0; call < CALLS; call++) {
             if (call == CALL_MEMORY && settings->certificate != NULL)
                 continue;
+            if (getenv("SKIP") && (atoi(getenv("SKIP")) >> call & 1)) { chance_one_in(&chance, 3); continue; }
             if (chance_one_in(&chance, 3))
-                faults_set((enum call)call, chance_size(&chance, call == CALL_SEND || call == CALL_RECV ? 4000 : 9000));
+                fprintf(stderr, "on %s\n", faults_name((enum call)call)), faults_set((enum call)call, chance_size(&chance, call == CALL_SEND || call == CALL_RECV ? 4000 : 9000));
         }
         if (chance_one_in(&chance, 4))
             faults_step_clock((int64_t)chance_below(&chance, 80000) - 40000);
