@@ -185,6 +185,9 @@ typedef struct blip_trust blip_trust;
 /** Why something failed: domain, code and text. Since 1.0. */
 typedef struct blip_error blip_error;
 
+/** A server's or proxy's demand for authentication. Since 1.0. */
+typedef struct blip_challenge blip_challenge;
+
 /** Figures of a connection, listener or runtime, all of one moment. Since 1.0. */
 typedef struct blip_counters blip_counters;
 
@@ -782,6 +785,61 @@ blip_status blip_runtime_set_log(
     blip_runtime *runtime, int32_t level, blip_log_fn fn, void *context,
     void (*release_context)(void *));
 
+/**
+ * Puts a cookie into the runtime's jar.
+ *
+ * As if the server of that URL had sent it in a Set-Cookie header: it goes with the upgrade
+ * requests of connections that use cookies (blip_connection_options_set_cookies) and whose URLs fit
+ * its domain and path. One of the same name, domain and path is replaced; Max-Age=0 removes it. A
+ * jar holds 1000 cookies, 50 of a domain, of 4096 bytes each, for at most 400 days, in memory only.
+ *
+ * Source: RFC 6265 §5.2, §5.3.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param url Whose cookie it is, such as "wss://host/db".
+ * @param cookie Such as "SyncGatewaySession=0123abcd; Path=/db".
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_URL;
+ *     BLIP_ERROR_ARGUMENT: it has no name, is too large, has control characters, is for another
+ *     domain than the URL's, or is Secure and the URL is not; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url and cookie are borrowed for the call; wiping them is the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_set_cookie(blip_runtime *runtime, blip_slice url, blip_slice cookie);
+
+/** The most bytes that blip_runtime_cookies gives. Since 1.0. */
+#define BLIP_COOKIES_SIZE 8192
+
+/**
+ * Gives the cookies that would be sent to a URL, as "name=value; name=value".
+ *
+ * Source: RFC 6265 §5.4.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @param url The URL.
+ * @param buffer Where they go; not NUL-terminated.
+ * @param capacity Room in buffer; BLIP_COOKIES_SIZE is always enough.
+ * @param size Receives the number of bytes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_URL;
+ *     BLIP_ERROR_ARGUMENT: buffer or size is NULL; BLIP_ERROR_NOT_FOUND: there are none;
+ *     BLIP_ERROR_LIMIT: they do not fit; BLIP_ERROR_RESOURCES.
+ *
+ * Ownership: url is borrowed for the call; the bytes are copied into the caller's buffer.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_cookies(
+    blip_runtime *runtime, blip_slice url, void *buffer, size_t capacity, size_t *size);
+
+/**
+ * Forgets all cookies of a runtime.
+ *
+ * @param runtime The runtime; NULL: the shared one.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_RESOURCES.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_clear_cookies(blip_runtime *runtime);
+
 /** @} */
 
 /**
@@ -996,6 +1054,12 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_BACKLOG 30
 
 /**
+ * Kind of event. A server asks for authentication that the options do not answer: connection,
+ * blip_event_challenge. Since 1.0.
+ */
+#define BLIP_EVENT_CHALLENGE 41
+
+/**
  * Kind of event. An observer with a queue is told something: connection, message, status, value:
  * BLIP_OBSERVE_OPEN and so on. Since 1.0.
  */
@@ -1077,6 +1141,18 @@ blip_connection *blip_event_connection(blip_event *event);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_listener *blip_event_listener(blip_event *event);
+
+/**
+ * Gives the challenge of BLIP_EVENT_CHALLENGE.
+ *
+ * @param event The event.
+ * @return The challenge; NULL if the event has none or is not good.
+ *
+ * Ownership: lent by the event; retain it to keep it and to answer later: when the event is
+ * released and no reference is left, the challenge counts as cancelled.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_challenge *blip_event_challenge(blip_event *event);
 
 /**
  * Gives the event's message; of BLIP_EVENT_RESPONSE the response.
@@ -1407,6 +1483,26 @@ typedef void (*blip_trust_fn)(blip_connection *connection, blip_trust *trust, vo
 typedef void (*blip_descriptor_fn)(blip_connection *connection, int fd, void *context);
 
 /**
+ * Looks at a challenge of a server that the options do not answer, and may answer it now or later.
+ *
+ * Called for each answer with status 401 that neither the options nor what was answered before
+ * satisfies, so also when a password was wrong, and for each round of a scheme with several. At
+ * most 20 times for one origin. Answer with blip_challenge_answer_password, _token or _header, or
+ * retain the challenge and answer later on any thread. The time until the answer does not count
+ * for the connect timeout. When the last reference is gone without an answer, or with
+ * blip_challenge_cancel, the connection fails with BLIP_ERROR_HTTP_STATUS and code 401.
+ *
+ * @param connection The connection, in state BLIP_STATE_CONNECTING.
+ * @param challenge What the server asks for.
+ * @param context What was given with the function.
+ *
+ * Ownership: what it is given is borrowed until it returns; blip_challenge_retain keeps it.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef void (*blip_challenge_fn)(
+    blip_connection *connection, blip_challenge *challenge, void *context);
+
+/**
  * Looks at a client that asks to connect, before it is answered and before any message.
  *
  * Path, headers, addresses, TLS and certificate can be read. Set handlers, callbacks and user data
@@ -1590,6 +1686,102 @@ blip_status blip_connection_options_set_queue(blip_connection_options *options, 
  */
 blip_status blip_connection_options_add_header(
     blip_connection_options *options, blip_slice name, blip_slice value);
+
+/**
+ * Sets the user name and password for servers that ask for them.
+ *
+ * By default they are sent with the first request, by the scheme Basic. On a challenge (status 401)
+ * the strongest scheme that the server offers is used: Digest with SHA-256, SHA-512-256 or MD5
+ * (-sess too, qop=auth or none), else Basic. A user name in the URL takes precedence. They are for
+ * the origin (scheme, host and port) of the connection's URL; no redirect carries them elsewhere.
+ * On the connection's memory they are overwritten when it has ended. Takes the place of a bearer
+ * token. Both empty: none (the default).
+ *
+ * Source: RFC 7617; RFC 7616; RFC 9110 §11.
+ *
+ * @param options The options.
+ * @param user The user name, without colon.
+ * @param password The password.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: a
+ *     control character, or a colon in the user name.
+ *
+ * Ownership: user and password are borrowed for the call; wiping them is the caller's.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_credentials(
+    blip_connection_options *options, blip_slice user, blip_slice password);
+
+/**
+ * Sets whether a password is sent before the server asks for it.
+ *
+ * Default true: that saves a round trip, and shows the password to a server that would have been
+ * content with Digest. With false nothing is sent before a challenge has come.
+ *
+ * @param options The options.
+ * @param preemptive true: by the scheme Basic, with the first request.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_preemptive(
+    blip_connection_options *options, bool preemptive);
+
+/**
+ * Sets the bearer token that is sent with the request.
+ *
+ * For the origin of the connection's URL alone, as user name and password are, whose place it
+ * takes. Empty: none (the default).
+ *
+ * Source: RFC 6750 §2.1.
+ *
+ * @param options The options.
+ * @param token Letters, digits and "-._~+/", then "=" signs.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     has another character.
+ *
+ * Ownership: token is borrowed for the call; wiping it is the caller's.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_bearer_token(
+    blip_connection_options *options, blip_slice token);
+
+/**
+ * Sets how many redirects are followed.
+ *
+ * Default 10. Followed are 301, 302, 303, 307 and 308, with an absolute or relative Location. Never
+ * from TLS to no TLS, in a circle, to a Unix socket, or to a URL with a user name: then the
+ * connection fails with BLIP_ERROR_HTTP_STATUS and a text that says why. To another origin go
+ * neither password nor token, nor the headers Authorization, Cookie and Host of the program; to
+ * another host no client certificate and no TLS server name. With 0 a redirect is an error.
+ *
+ * Source: RFC 9110 §15.4, §10.2.2; RFC 3986 §5.
+ *
+ * @param options The options.
+ * @param count 0 to 100.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is above 100.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_redirect_limit(
+    blip_connection_options *options, uint32_t count);
+
+/**
+ * Sets whether the connection uses the cookies of its runtime.
+ *
+ * Default false, because a cookie may stand for a user, and all connections of the runtime that
+ * want cookies share them. With true, those that fit the URL are sent, and those that servers set
+ * on the way (with redirects, challenges and the upgrade itself) are kept. See
+ * blip_runtime_set_cookie.
+ *
+ * Source: RFC 6265.
+ *
+ * @param options The options.
+ * @param enabled Whether cookies are used.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_cookies(blip_connection_options *options, bool enabled);
 
 /**
  * Sets the header User-Agent.
@@ -2091,11 +2283,11 @@ blip_status blip_url_check(blip_slice url, blip_error **error);
  *
  * Schemes: ws, wss (http and https mean the same), and ws+unix, wss+unix with the socket's path
  * percent-encoded as host: ws+unix://%2Frun%2Fblip.sock/path. User name and password in the URL are
- * sent as Basic authentication. With blip, blips, blip+unix or blips+unix it is BLIP 1 on the bare
- * byte stream, open as soon as it is connected (and secure); such a URL has neither path nor user
- * name, means port 46353 without one, and uses no options of HTTP, subprotocols or pings. Files
- * named by the options are read now, but one that cannot be used is reported when it connects. What
- * is wrong with a URL goes to the runtime's log.
+ * as those of blip_connection_options_set_credentials. With blip, blips, blip+unix or blips+unix it
+ * is BLIP 1 on the bare byte stream, open as soon as it is connected (and secure); such a URL has
+ * neither path nor user name, means port 46353 without one, and uses no options of HTTP,
+ * subprotocols or pings. Files named by the options are read now, but one that cannot be used is
+ * reported when it connects. What is wrong with a URL goes to the runtime's log.
  *
  * Source: RFC 6455 §3; RFC 7617.
  *
@@ -2397,6 +2589,28 @@ blip_status blip_trust_accept(blip_trust *trust);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_trust_refuse(blip_trust *trust);
+
+/**
+ * Sets who is asked when a server wants authentication that the options do not have.
+ *
+ * Takes the place of the one before. Without it such a connection fails with
+ * BLIP_ERROR_HTTP_STATUS and code 401.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: none, or with a queue an event without function.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the connection has
+ *     ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_challenge_callback(
+    blip_connection *connection, blip_challenge_fn fn, void *context,
+    void (*release_context)(void *));
 
 /**
  * Begins to connect; the open callback or the close callback follows.
@@ -3257,6 +3471,193 @@ blip_status blip_counters_percentile(
  */
 blip_status blip_counters_bucket(
     blip_counters *counters, size_t index, uint64_t *end, uint64_t *count);
+
+/** @} */
+
+/**
+ * @defgroup challenges Challenges
+ *
+ * What blip_challenge_fn is given: all challenges of one answer of a server, of which one has to be
+ * answered, once. A program can so bring a scheme of its own, of several rounds too: it answers
+ * each challenge with a header until the server agrees. If the server lets it, all rounds go over
+ * one byte stream.
+ *
+ * @{
+ */
+
+/**
+ * Takes one more reference.
+ *
+ * @param challenge The challenge.
+ * @return challenge, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_challenge_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_challenge *blip_challenge_retain(blip_challenge *challenge);
+
+/**
+ * Gives a reference back; without an answer the last one cancels.
+ *
+ * @param challenge The challenge.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_challenge_release(blip_challenge *challenge);
+
+/**
+ * Gives the connection that is asked.
+ *
+ * @param challenge The challenge.
+ * @param connection Receives the connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL.
+ *
+ * Ownership: the connection is lent; retain it to keep it.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_connection(blip_challenge *challenge, blip_connection **connection);
+
+/**
+ * Tells who asks: host and port as in a Host header.
+ *
+ * After a redirect it may be another one than the connection's URL says.
+ *
+ * @param challenge The challenge.
+ * @param host Receives the text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: host is NULL.
+ *
+ * Ownership: host: it lies in the challenge: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_host(blip_challenge *challenge, blip_slice *host);
+
+/**
+ * Tells whether a proxy asks, not the server.
+ *
+ * @param challenge The challenge.
+ * @param proxy Receives the answer.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: proxy is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_is_proxy(blip_challenge *challenge, bool *proxy);
+
+/**
+ * Tells the how manyth challenge of this origin it is.
+ *
+ * Above 1, what was sent before was refused, or is one round of several.
+ *
+ * @param challenge The challenge.
+ * @param attempts Receives the number, from 1.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: attempts is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_attempts(blip_challenge *challenge, uint32_t *attempts);
+
+/**
+ * Tells between how many schemes there is a choice.
+ *
+ * @param challenge The challenge.
+ * @param count Receives the number, from 1 to 16.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: count is NULL.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_count(blip_challenge *challenge, size_t *count);
+
+/**
+ * Gives the name of a scheme, in lower case.
+ *
+ * Source: RFC 9110 §11.1.
+ *
+ * @param challenge The challenge.
+ * @param index From 0, in the server's order.
+ * @param scheme Receives the name, such as "basic".
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: scheme is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is too large.
+ *
+ * Ownership: scheme: it lies in the challenge: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_scheme(blip_challenge *challenge, size_t index, blip_slice *scheme);
+
+/**
+ * Gives a parameter of a scheme.
+ *
+ * Source: RFC 9110 §11.2.
+ *
+ * @param challenge The challenge.
+ * @param index Of the scheme, from 0.
+ * @param name The parameter's name, whatever its case, such as "realm"; empty: what some schemes
+ *     have in the place of parameters (token68).
+ * @param value Receives the value, without quotes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     value is NULL; BLIP_ERROR_NOT_FOUND: there is no such parameter or scheme.
+ *
+ * Ownership: name is borrowed for the call. value lies in the challenge: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_parameter(
+    blip_challenge *challenge, size_t index, blip_slice name, blip_slice *value);
+
+/**
+ * Answers with a user name and a password, by the strongest scheme that takes them.
+ *
+ * Used for this origin from now on, until they are refused.
+ *
+ * @param challenge The challenge.
+ * @param user The user name, without colon.
+ * @param password The password.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_UNSUPPORTED:
+ *     neither Basic nor Digest is offered, or they cannot be sent: the challenge stays open;
+ *     BLIP_ERROR_STATE: it was answered or cancelled; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Ownership: user and password are borrowed for the call; wiping them is the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_answer_password(
+    blip_challenge *challenge, blip_slice user, blip_slice password);
+
+/**
+ * Answers with a bearer token, whatever the scheme is called.
+ *
+ * @param challenge The challenge.
+ * @param token As for blip_connection_options_set_bearer_token.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     is no token; BLIP_ERROR_STATE: it was answered or cancelled; BLIP_ERROR_CLOSED: the
+ *     connection has ended.
+ *
+ * Ownership: token is borrowed for the call; wiping it is the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_answer_token(blip_challenge *challenge, blip_slice token);
+
+/**
+ * Answers with a value for the header Authorization, by whatever scheme.
+ *
+ * @param challenge The challenge.
+ * @param value The value, such as "Negotiate YII...".
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     is empty or cannot be a header's value; BLIP_ERROR_STATE: it was answered or cancelled;
+ *     BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Ownership: value is borrowed for the call; wiping it is the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_answer_header(blip_challenge *challenge, blip_slice value);
+
+/**
+ * Gives up: the connection fails with BLIP_ERROR_HTTP_STATUS and code 401.
+ *
+ * @param challenge The challenge.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered or
+ *     cancelled; BLIP_ERROR_CLOSED: the connection has ended.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_challenge_cancel(blip_challenge *challenge);
 
 /** @} */
 

@@ -23,10 +23,18 @@ final class Configuration: Sendable {
     let compressionLevel: Int32
     let tls: TLSContext?
     let tlsServerName: String?
+    /// Authentication, redirects and cookies; of use to outgoing connections only.
+    let http: HTTPOptions
+    /// Makes TLS for where a redirect leads; with the client's certificate, or without.
+    let makeTLS: (@Sendable (_ withIdentity: Bool) throws(TransportError) -> TLSContext)?
     /// How servers are reached; of use to outgoing connections only.
     let dial: DialOptions
 
-    init(_ common: CommonOptions, queue: EventQueue?, tls: TLSContext?, dial: DialOptions = DialOptions()) {
+    init(
+        _ common: CommonOptions, queue: EventQueue?, tls: TLSContext?, dial: DialOptions = DialOptions(),
+        http: HTTPOptions = HTTPOptions(),
+        makeTLS: (@Sendable (_ withIdentity: Bool) throws(TransportError) -> TLSContext)? = nil
+    ) {
         protocols = common.protocols.isEmpty ? ["BLIP_3", "BLIP"] : common.protocols
         protocolTexts = protocols.map { Text($0) }
         headers = common.headers
@@ -44,6 +52,8 @@ final class Configuration: Sendable {
         self.tls = tls
         tlsServerName = common.tlsServerName
         self.dial = dial
+        self.http = http
+        self.makeTLS = makeTLS
     }
 
     /// What options come to. What cannot be used is the connection's failure when it is to connect.
@@ -52,7 +62,12 @@ final class Configuration: Sendable {
     ) -> (configuration: Configuration, failure: Failure?) {
         let options = options ?? ConnectionOptions()
         do {
-            return (try options.configuration(for: url, queue: runtime.queue, adopted: adopted), nil)
+            let configuration = try options.configuration(for: url, queue: runtime.queue, adopted: adopted)
+            guard url.isWebSocket, let user = url.user,
+                BasicCredentials.header(user: user, password: SecretBytes(url.password ?? "")) == nil
+            else { return (configuration, nil) }
+            let text = "A user name with a colon cannot be sent (RFC 7617)."
+            return (configuration, Failure(BLIP_ERROR_ARGUMENT, text))
         } catch {
             return (Configuration(options, queue: runtime.queue, tls: nil), Failure(error))
         }

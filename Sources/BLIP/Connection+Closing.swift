@@ -47,7 +47,8 @@ extension Connection {
         let now = withInfo { info -> blip_status? in
             if let status = info.finalStatus { return status == BLIP_OK ? BLIP_ERROR_CLOSED : status }
             if state == BLIP_STATE_OPEN { return BLIP_OK }
-            if state > BLIP_STATE_OPEN { return BLIP_ERROR_CLOSED }
+            // One that has never been open is about to say why.
+            if state > BLIP_STATE_OPEN, info.version != 0 { return BLIP_ERROR_CLOSED }
             info.openWaiters.append(waiter)
             return nil
         }
@@ -174,6 +175,7 @@ extension Connection {
     // MARK: The transport's end
 
     public func stream(_ stream: Transport.Stream, didEnd error: TransportError?) {
+        if streamDidEndOnTheWay() { return }
         switch phase {
         case .closing:
             finish(failure)
@@ -234,6 +236,7 @@ extension Connection {
         farewell = nil
         stream = nil
         upgrade = nil
+        attempt = nil
         publishedState.store(BLIP_STATE_CLOSED, ordering: .releasing)
         if let handler = settings.state {
             deliver(Event(.state(handler), value: Int64(BLIP_STATE_CLOSED), connection: self))

@@ -41,7 +41,7 @@ extension Connection {
             }
         case .upgrading where isSilentStream: acceptStream()
         case .connecting, .securing, .upgrading, .waitingForAccept:
-            let peer = url.map { $0.unixPath == nil ? $0.hostHeader : $0.description }
+            let peer = (attempt?.url ?? url).map { $0.unixPath == nil ? $0.hostHeader : $0.description }
             let whom = (peer ?? stream?.remoteAddress.description).map { " with \($0)" } ?? ""
             let what =
                 switch phase {

@@ -26,8 +26,22 @@ extension Connection {
         guard phase == .connecting else { return }
         tell(BLIP_OBSERVE_WILL_CONNECT)
         if let setupFailure { return finish(setupFailure) }
-        runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url)")
+        let attempt = ClientAttempt(url: url, configuration: configuration)
+        self.attempt = attempt
+        if configuration.connectTimeout < .max / 2 {
+            attempt.deadline = loop.refreshNow() &+ configuration.connectTimeout
+        }
         armTimer(after: configuration.connectTimeout)
+        dial(attempt)
+    }
+
+    /// Makes a byte stream to where the attempt has come.
+    func dial(_ attempt: ClientAttempt) {
+        phase = .connecting
+        attempt.body = nil
+        attempt.requestsOnStream = 0
+        let url = attempt.url
+        runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url.logged)")
         let plan: DialPlan
         do throws(Failure) {
             plan = try configuration.dial.plan(
@@ -45,15 +59,17 @@ extension Connection {
     }
 
     private func streamDidConnect(_ stream: Transport.Stream) {
-        guard phase == .connecting, let url else { return stream.close() }
+        guard phase == .connecting, let attempt else { return stream.close() }
         stream.handOver(to: self)
         self.stream = stream
         withInfo { $0.stream = stream }
         tell(BLIP_OBSERVE_CONNECTED)
-        if let tls = configuration.tls {
+        if let tls = attempt.tls {
             phase = .securing
             tell(BLIP_OBSERVE_WILL_SECURE)
-            let name = configuration.tlsServerName ?? (url.unixPath == nil ? url.host : "localhost")
+            let url = attempt.url
+            let own = attempt.trail.isAtHome ? configuration.tlsServerName : nil
+            let name = own ?? (url.unixPath == nil ? url.host : "localhost")
             stream.startTLS(tls, serverName: name, isServer: false, asksProgram: settings.trust != nil)
             stream.startReading()
         } else {
@@ -62,14 +78,19 @@ extension Connection {
         }
     }
 
-    private func sendUpgrade() {
-        guard let url, let stream else { return }
+    func sendUpgrade() {
+        guard let attempt, let stream else { return }
+        let url = attempt.url
         if !url.isWebSocket { return openStream() }
         phase = .upgrading
         tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
+        attempt.body = nil
+        attempt.next = .undecided
+        attempt.requestsOnStream += 1
         do {
             let handshake = try ClientHandshake(
-                url: url, protocols: configuration.protocols, headers: configuration.headers,
+                url: url, protocols: configuration.protocols, headers: attempt.headers(configuration.headers),
+                authorization: authorization(attempt), cookies: cookies(for: url),
                 userAgent: configuration.userAgent, nonce: Randomness.bytes(16))
             upgrade = Upgrade(
                 parser: HTTPHeadParser(.response, maximum: configuration.httpHead), client: handshake)
@@ -81,11 +102,12 @@ extension Connection {
 
     /// The server's answer to the upgrade.
     private func handle(_ response: HTTPResponseHead, _ upgrade: Upgrade) {
-        guard let client = upgrade.client else { return }
+        guard let client = upgrade.client, let attempt else { return }
+        guard !goOn(after: response, attempt) else { return }
         switch client.check(response) {
         case .failure(let failure): finish(Failure(failure))
         case .success(let subprotocol):
-            rememberHead(path: url?.target ?? "/", response.headers)
+            rememberHead(path: attempt.url.target, response.headers)
             tell(BLIP_OBSERVE_AUTHENTICATED)
             open(subprotocol: subprotocol)
         }
@@ -214,6 +236,7 @@ extension Connection {
     /// Takes the HTTP head off the bytes; how many were taken.
     func receiveHead(_ bytes: UnsafeMutableRawBufferPointer) -> Int {
         guard let upgrade else { return bytes.count }
+        if let taken = skipBody(UnsafeRawBufferPointer(bytes)) { return taken }
         switch upgrade.parser.feed(UnsafeRawBufferPointer(bytes)) {
         case .incomplete: return 0
         case .request(let head, let consumed):
@@ -245,6 +268,7 @@ extension Connection {
         self.version = version
         if !isIncoming { upgrade = nil }
         rememberAddresses()
+        attempt = nil
         let text = configuration.text(of: subprotocol)
         withInfo {
             $0.subprotocol = text
@@ -287,7 +311,8 @@ extension Connection {
     func rememberAddresses() {
         guard let stream else { return }
         // Behind a proxy that speaks TLS the stream may be secure although the connection is not.
-        let isSecure = configuration.tls != nil && stream.isSecure
+        let usesTLS = attempt.map { $0.tls != nil } ?? (configuration.tls != nil)
+        let isSecure = usesTLS && stream.isSecure
         guard isSecure else { return withInfo { $0.stream = stream } }
         let details = TLSDetails(stream)
         withInfo {

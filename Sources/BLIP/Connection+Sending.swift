@@ -233,9 +233,7 @@ extension Connection {
 
     private func fillHead(_ buffer: UnsafeMutableRawBufferPointer, _ stream: Transport.Stream) -> Int {
         guard let upgrade, !upgrade.output.isEmpty else { return 0 }
-        let count = min(buffer.count, upgrade.output.count)
-        upgrade.output.withUnsafeBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[..<count])) }
-        upgrade.output.removeFirst(count)
+        let count = upgrade.moveOutput(to: buffer)
         if upgrade.output.isEmpty, upgrade.endsAfterOutput != nil { stream.finishOutput() }
         return count
     }

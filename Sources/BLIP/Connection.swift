@@ -62,6 +62,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     private var uncountedStream: Unmanaged<Transport.Stream>?
     var dialer: Dialer?
     var upgrade: Upgrade?
+    /// Of an outgoing connection until it is open.
+    var attempt: ClientAttempt?
     /// What the loop goes by; `info` has what the program has set.
     private var knownSettings: ConnectionSettings {
         didSet {
@@ -130,7 +132,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         self.context = context
         isIncoming = false
         isFramed = false
-        place = Box(url)
+        // What is in the configuration is wiped some day; a String is not.
+        place = Box(url.withoutCredentials)
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
         inbox = Inbox()

@@ -10,6 +10,7 @@ public final class ConnectionOptions: CommonOptions, SlotOwner, @unchecked Senda
     private var dial = DialOptions()
     private var usesEnvironment = false
     private var proxyCAFile: String?
+    private var http = HTTPOptions()
 
     deinit { HandleTable.freeSlot(slot) }
 
@@ -32,6 +33,45 @@ public final class ConnectionOptions: CommonOptions, SlotOwner, @unchecked Senda
     public func setCAFile(_ path: String) { caFile = path.isEmpty ? nil : path }
     public func setVerifies(_ verifies: Bool) { self.verifies = verifies }
     public func setServerName(_ name: String) { tlsServerName = name.isEmpty ? nil : name }
+
+    // MARK: Authentication, redirects, cookies
+
+    public func setCredentials(_ user: String, _ password: UnsafeRawBufferPointer) -> blip_status {
+        let password = SecretBytes(password)
+        guard !user.isEmpty || password.count > 0 else {
+            http.credentials = nil
+            return BLIP_OK
+        }
+        guard BasicCredentials.header(user: user, password: password) != nil else { return BLIP_ERROR_ARGUMENT }
+        http.credentials = .password(user: user, password)
+        return BLIP_OK
+    }
+
+    public func setBearerToken(_ token: UnsafeRawBufferPointer) -> blip_status {
+        guard !token.isEmpty else {
+            http.credentials = nil
+            return BLIP_OK
+        }
+        guard BearerToken.isValid(token) else { return BLIP_ERROR_ARGUMENT }
+        http.credentials = .token(SecretBytes(token))
+        return BLIP_OK
+    }
+
+    public func setPreemptive(_ preemptive: Bool) { http.isPreemptive = preemptive }
+    public func setCookies(_ enabled: Bool) { http.usesCookies = enabled }
+
+    public func setRedirectLimit(_ count: UInt32) -> blip_status {
+        guard count <= 100 else { return BLIP_ERROR_ARGUMENT }
+        http.redirects = Int(count)
+        return BLIP_OK
+    }
+
+    /// A user name in the URL counts for more than one in the options.
+    private func http(for url: WebSocketURL) -> HTTPOptions {
+        var http = http
+        if let user = url.user { http.credentials = .password(user: user, SecretBytes(url.password ?? "")) }
+        return http
+    }
 
     // MARK: The way to the server
 
@@ -70,16 +110,19 @@ public final class ConnectionOptions: CommonOptions, SlotOwner, @unchecked Senda
     func configuration(
         for url: WebSocketURL, queue: EventQueue?, adopted: AdoptedDescriptor? = nil
     ) throws(TransportError) -> Configuration {
-        var tls: TLSContext?
-        if url.isSecure {
-            tls = try TLSContext.sharedClient(
-                caFile: caFile, verify: verifies, identity: identity, minimum: lowestTLS, maximum: highestTLS,
-                options: tlsOptions)
+        let (caFile, verifies, identity, lowest, highest) = (caFile, verifies, identity, lowestTLS, highestTLS)
+        let tlsOptions = tlsOptions
+        let makeTLS: @Sendable (Bool) throws(TransportError) -> TLSContext = {
+            (withIdentity: Bool) throws(TransportError) -> TLSContext in
+            try TLSContext.sharedClient(
+                caFile: caFile, verify: verifies, identity: withIdentity ? identity : nil, minimum: lowest,
+                maximum: highest, options: tlsOptions)
         }
+        let tls = url.isSecure ? try makeTLS(true) : nil
         var dial = dial
         dial.adopted = adopted
         if usesEnvironment, dial.proxy == nil { dial.readEnvironment() }
         if dial.needsProxyTLS { dial.proxyTLS = try TLSContext.sharedClient(caFile: proxyCAFile, verify: verifies) }
-        return Configuration(self, queue: queue, tls: tls, dial: dial)
+        return Configuration(self, queue: queue, tls: tls, dial: dial, http: http(for: url), makeTLS: makeTLS)
     }
 }

@@ -12,6 +12,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var close: Handler<blip_close_fn>?
     public var state: Handler<blip_state_fn>?
     public var trace: Handler<blip_trace_fn>?
+    public var challenge: Handler<blip_challenge_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
     public var trust: Handler<blip_trust_fn>?
 
@@ -31,6 +32,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         close = other.close
         state = other.state
         trace = other.trace
+        challenge = other.challenge
         closeRequest = other.closeRequest
         trust = other.trust
         addRoutes()

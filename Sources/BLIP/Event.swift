@@ -18,6 +18,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case backlog(Handler<blip_backlog_fn>)
         case accept(Handler<blip_accept_fn>)
         case stopped(Handler<blip_stopped_fn>)
+        case challenge(Handler<blip_challenge_fn>, Challenge)
         case bye(Handler<blip_bye_fn>)
         case closeRequest(Handler<blip_close_request_fn>)
         /// With a reference to the connection's handle, which may end before the event is taken.
@@ -106,6 +107,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
             handler.function?(connection?.handle, status, UInt64(max(0, value)), handler.context)
         case .accept(let handler): handler.function?(listener?.handle, connection?.handle, handler.context)
         case .stopped(let handler): handler.function?(listener?.handle, status, handler.context)
+        case .challenge(let handler, let challenge):
+            handler.function?(connection?.handle, challenge.handle, handler.context)
         case .bye(let handler): handler.function?(connection?.handle, status, value != 0, handler.context)
         case .closeRequest(let handler):
             let accepts = handler.function?(connection?.handle, handler.context) ?? true
@@ -138,6 +141,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .stopped: listener?.stoppedDidSettle()
         // What was never seen, or let go of, is not trusted.
         case .trust(_, let question): if question.slot == 0 { _ = question.answer(false) }
+        case .challenge(_, let challenge): challenge.eventDidSettle()
         // Unless it was answered.
         case .closeRequest: _ = connection?.answerCloseRequest(true)
         case .observed(_, let handle): HandleTable.releaseOwn(handle, as: Connection.self)
@@ -163,6 +167,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .backlog: BLIP_EVENT_BACKLOG
         case .accept: BLIP_EVENT_ACCEPT
         case .stopped: BLIP_EVENT_LISTENER_STOPPED
+        case .challenge: BLIP_EVENT_CHALLENGE
         case .bye: BLIP_EVENT_BYE
         case .closeRequest: BLIP_EVENT_CLOSE_REQUEST
         case .observed: BLIP_EVENT_OBSERVED
@@ -185,6 +190,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .backlog(let handler): handler.context
         case .accept(let handler): handler.context
         case .stopped(let handler): handler.context
+        case .challenge(let handler, _): handler.context
         case .bye(let handler): handler.context
         case .closeRequest(let handler): handler.context
         case .observed(let attachment, _): attachment.module.observer?.context
@@ -199,6 +205,10 @@ public final class Event: SlotOwner, @unchecked Sendable {
     }
 
     public var listenerHandle: OpaquePointer? { listener?.handle }
+
+    public var challengeHandle: OpaquePointer? {
+        if case .challenge(_, let challenge) = action { challenge.handle } else { nil }
+    }
 
     public var messageHandle: OpaquePointer? {
         lent.withLock { lent in

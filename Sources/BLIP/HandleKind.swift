@@ -21,4 +21,5 @@ public enum HandleKind: UInt8, Sendable {
     case pool
     case trust = 17
     case fileOptions = 20
+    case challenge
 }

@@ -3,6 +3,7 @@ import CSystem
 import Glibc
 import Synchronization
 import Transport
+import WebSocketProtocol
 
 /// A set of event loops with everything that runs on them.
 public final class Runtime: SlotOwner, @unchecked Sendable {
@@ -24,6 +25,8 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     /// Connections and listeners that have not ended: what keeps the runtime's threads.
     private let liveObjects = Atomic<Int>(0)
     private let hasEnded = Atomic<Bool>(false)
+    /// Of all connections that want it.
+    private let cookies = Locked(CookieJar())
 
     public init(threads: Int, queue: EventQueue?) throws(TransportError) {
         threadCount = threads
@@ -225,6 +228,42 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
             if context.loop.isCurrent { work() } else { context.loop.post(work) }
         }
     }
+
+    // MARK: Cookies, from any thread
+
+    /// The wall clock; the dates of cookies are made by it.
+    private static var wallSeconds: Int64 { Int64(Glibc.time(nil)) }
+
+    /// The value of a Cookie header.
+    func cookies(for url: WebSocketURL) -> SecretBytes? {
+        cookies.withLock { $0.header(for: url, now: Self.wallSeconds) }
+    }
+
+    /// Takes what an answer sets; whether anything has changed.
+    func receiveCookies(_ response: HTTPResponseHead, from url: WebSocketURL) -> Bool {
+        guard response["Set-Cookie"] != nil else { return false }
+        return cookies.withLock { $0.receive(response, from: url, now: Self.wallSeconds) }
+    }
+
+    /// Sets a cookie for the program.
+    public func setCookie(_ line: String, for url: String) -> blip_status {
+        guard case .success(let url) = WebSocketURL.parse(url) else { return BLIP_ERROR_URL }
+        let isGood = cookies.withLock { jar in
+            let now = Self.wallSeconds
+            // Removing what is not there is no mistake.
+            return jar.set(line, from: url, now: now) || CookieJar.isRemoval(line, from: url, now: now)
+        }
+        return isGood ? BLIP_OK : BLIP_ERROR_ARGUMENT
+    }
+
+    /// Copies the cookies for a URL; `put` is given them, and says whether they fit.
+    public func cookies(for url: String, _ put: (UnsafeRawBufferPointer) -> blip_status) -> blip_status {
+        guard case .success(let url) = WebSocketURL.parse(url) else { return BLIP_ERROR_URL }
+        guard let cookies = cookies(for: url) else { return BLIP_ERROR_NOT_FOUND }
+        return put(cookies.bytes)
+    }
+
+    public func clearCookies() { cookies.withLock { $0.removeAll() } }
 
     // MARK: Log
 

@@ -12,7 +12,24 @@ final class Upgrade {
 
     init(parser: HTTPHeadParser, client: ClientHandshake? = nil) {
         self.parser = parser
+        var client = client
+        output = client?.takeRequest() ?? []
         self.client = client
-        output = client?.request ?? []
     }
+
+    deinit { output.wipe() }
+
+    /// Moves the next bytes of the output; how many. What is gone is overwritten: it may hold secrets.
+    func moveOutput(to buffer: UnsafeMutableRawBufferPointer) -> Int {
+        let count = min(buffer.count, output.count - sent)
+        output.withUnsafeBytes { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: $0[sent..<sent + count])) }
+        sent += count
+        if sent == output.count {
+            output.wipe()
+            sent = 0
+        }
+        return count
+    }
+
+    private var sent = 0
 }

@@ -154,6 +154,17 @@ public func blip_connection_say_bye(
 }
 
 @c @implementation
+public func blip_connection_set_challenge_callback(
+    _ connection: OpaquePointer!, _ fn: blip_challenge_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_challenge_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        connection.setCallbacks { $0.challenge = handler }
+    }
+}
+
+@c @implementation
 public func blip_connection_connect(_ connection: OpaquePointer!) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in connection.connect() }
 }

@@ -219,3 +219,40 @@ public func blip_connection_options_set_tls_key_log_file(_ options: OpaquePointe
         }
     }
 }
+
+@c @implementation
+public func blip_connection_options_set_credentials(
+    _ options: OpaquePointer!, _ user: blip_slice, _ password: blip_slice
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        user.string { user in password.text { options.setCredentials(user, $0) } }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_preemptive(_ options: OpaquePointer!, _ preemptive: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setPreemptive(preemptive)
+        return BLIP_OK
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_bearer_token(_ options: OpaquePointer!, _ token: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        token.text { options.setBearerToken($0) }
+    }
+}
+
+@c @implementation
+public func blip_connection_options_set_redirect_limit(_ options: OpaquePointer!, _ count: UInt32) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setRedirectLimit(count) }
+}
+
+@c @implementation
+public func blip_connection_options_set_cookies(_ options: OpaquePointer!, _ enabled: Bool) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in
+        options.setCookies(enabled)
+        return BLIP_OK
+    }
+}

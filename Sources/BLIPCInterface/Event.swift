@@ -50,3 +50,6 @@ public func blip_event_release(_ event: OpaquePointer!) { HandleTable.release(ev
 
 @c @implementation
 public func blip_event_trust(_ event: OpaquePointer!) -> OpaquePointer! { lent(event) { $0.trustHandle } }
+
+@c @implementation
+public func blip_event_challenge(_ event: OpaquePointer!) -> OpaquePointer! { lent(event) { $0.challengeHandle } }

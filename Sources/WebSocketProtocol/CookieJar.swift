@@ -71,6 +71,11 @@ public struct CookieJar: Sendable {
         return true
     }
 
+    /// Whether a line asks for a cookie to be removed.
+    public static func isRemoval(_ line: String, from url: WebSocketURL, now: Int64) -> Bool {
+        CookieReader(line, url, now: now).read()?.hasExpired(at: now) == true
+    }
+
     private static func isBelow(_ one: String, _ other: String) -> Bool {
         one == other || one.hasSuffix("." + other) || other.hasSuffix("." + one)
     }

@@ -40,6 +40,9 @@ public struct HTTPHeadParser: Sendable {
         self.maximum = max(0, maximum)
     }
 
+    /// Nothing of a head has come yet.
+    public var isAtStart: Bool { scanned == 0 }
+
     /// Looks for a head at the start of `bytes`.
     ///
     /// `bytes` starts with the head's first byte in every call: as long as the answer is `.incomplete`, call again with

@@ -11,11 +11,16 @@ public struct HTTPHeader: Sendable, Equatable {
         self.value = value
     }
 
+    /// Whether bytes can be sent as a value.
+    public static func isValidValue(_ bytes: some BidirectionalCollection<UInt8>) -> Bool {
+        guard bytes.allSatisfy({ HTTPSyntax.isValue($0) }) else { return false }
+        guard let first = bytes.first, let last = bytes.last else { return true }
+        return !HTTPSyntax.isSpace(first) && !HTTPSyntax.isSpace(last)
+    }
+
     /// Whether it can be sent: the name is a token, and the value has no control characters (above all no line ends)
     /// and no white space at its ends.
     public var isValid: Bool {
-        guard HTTPSyntax.isToken(name.utf8), value.utf8.allSatisfy({ HTTPSyntax.isValue($0) }) else { return false }
-        guard let first = value.utf8.first, let last = value.utf8.last else { return true }
-        return !HTTPSyntax.isSpace(first) && !HTTPSyntax.isSpace(last)
+        HTTPSyntax.isToken(name.utf8) && Self.isValidValue(value.utf8)
     }
 }

@@ -47,7 +47,7 @@ public struct RedirectTrail: Sendable {
         guard limit > 0 else { return .none }
         let locations = response.all("Location")
         guard locations.count == 1, let location = locations.first, !location.isEmpty else {
-            return .refuse("\(from), but \(locations.isEmpty ? "does not say" : "does not say clearly") where to")
+            return .refuse("\(from), but does not say \(locations.count > 1 ? "clearly " : "")where to")
         }
         guard count < limit else { return .refuse("\(from) once more after \(count) redirects, which is the limit") }
         let next: WebSocketURL
@@ -65,7 +65,7 @@ public struct RedirectTrail: Sendable {
         guard next.unixPath == nil || next.unixPath == current.unixPath else {
             return .refuse("\(to), a Unix socket, which only the program may choose")
         }
-        if hasChanged { seen = [current] }
+        if hasChanged { seen = [] }
         guard !seen.contains(next) else {
             return .refuse("\(to), where it was before: the redirects go round in a circle")
         }

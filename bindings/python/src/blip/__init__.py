@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from . import sync
 from ._asyncio import Connection, Listener, Pool, Reconnector, Reply, Request, connect, reconnect, serve
+from ._authentication import Challenge, clear_cookies, cookies, set_cookie
 from ._body import Body
 from ._connection import IP_POLICIES, LIMITS
 from ._counters import COUNTERS, Counters, counters, metrics_text
@@ -45,6 +46,7 @@ __all__ = [
     "TLS_1_3",
     "Body",
     "Cancelled",
+    "Challenge",
     "ConnectTimedOut",
     "Connection",
     "ConnectionClosed",
@@ -66,10 +68,13 @@ __all__ = [
     "Status",
     "TimeoutError",
     "UsageError",
+    "clear_cookies",
     "connect",
+    "cookies",
     "reconnect",
     "counters",
     "metrics_text",
     "serve",
+    "set_cookie",
     "sync",
 ]

@@ -32,6 +32,7 @@ from typing import (
 
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._authentication import ChallengeHandler, take_challenges
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -782,6 +783,8 @@ class _Connecting(_Awaitable):
         connection = _ClientConnection()
         connection._setup(new_connection(self._url, pump.queue, self._given), pump)
         connection._add_handlers(self._handlers)
+        if self._given.get("on_challenge") is not None:
+            take_challenges(connection, pump, self._given["on_challenge"])
         await connection._open()
         return connection
 
@@ -810,6 +813,12 @@ def connect(
     identity: Optional[Identity] = None,
     server_name: Optional[str] = None,
     tls_versions: Optional[Tuple[int, int]] = None,
+    credentials: Optional[Tuple[str, str]] = None,
+    token: Optional[str] = None,
+    preemptive: bool = True,
+    on_challenge: Optional[ChallengeHandler] = None,
+    redirects: Optional[int] = None,
+    cookies: bool = False,
     proxy: Optional[str] = None,
     proxy_from_environment: bool = False,
     proxy_ca_file: Optional[PathLike] = None,
@@ -834,6 +843,10 @@ def connect(
     chain and key. proxy: http://, https://, socks5:// or socks5h://; proxy_from_environment: or the one of
     `http_proxy` and so on. local_address: (address or interface, port) to connect from. ip: one of `IP_POLICIES`.
     service_lookup: SRV records say where the host's servers are.
+    credentials: (user, password), as in the URL, sent by Basic at once (preemptive) or by Digest or Basic when the
+    server asks. token: a bearer token. on_challenge: called with a `Challenge` that these do not satisfy; returns
+    (user, password), or answers by the challenge's methods; may be a coroutine. redirects: how many are followed; 10 by
+    default. cookies: send and keep those of this process (`set_cookie`).
     timeout: seconds for lookup, connection, proxy, TLS and upgrade together; 15 by default. ping: (seconds
     between pings, missed ones that mean the peer is gone). ping_only_idle: none while something comes. limits: see `LIMITS`. handlers: {profile: function}, in
     place before the first request can arrive. Raises `ConnectionFailed`, and `UsageError` for a URL that is none.

@@ -198,6 +198,21 @@ def _way_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_service_lookup", True)
 
 
+def _http_options(options: Options, given: Dict[str, Any]) -> None:
+    """Authentication, redirects, cookies."""
+    if given.get("credentials") is not None:
+        user, password = given["credentials"]
+        options.set("set_credentials", text(user), text(password))
+    if given.get("token") is not None:
+        options.set("set_bearer_token", text(given["token"]))
+    if not given.get("preemptive", True):
+        options.set("set_preemptive", False)
+    if given.get("redirects") is not None:
+        options.set("set_redirect_limit", given["redirects"])
+    if given.get("cookies"):
+        options.set("set_cookies", True)
+
+
 def new_connection(
     url: str, queue: int, given: Dict[str, Any], make: Callable[..., int] = _connection_new
 ) -> int:
@@ -222,6 +237,7 @@ def new_connection(
         if given.get("server_name") is not None:
             options.set("set_tls_server_name", text(given["server_name"]))
         _way_options(options, given)
+        _http_options(options, given)
         out = c_void_p()
         address = url_slice(url)
         status = make(runtime(), address, options.handle, byref(out))

@@ -78,6 +78,9 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_runtime_run_once": (STATUS, (HANDLE, c_int64, POINTER(c_uint32))),
     "blip_runtime_stop": (STATUS, (HANDLE, c_int64)),
     "blip_runtime_set_log": (STATUS, (HANDLE, c_int32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_runtime_set_cookie": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_runtime_cookies": (STATUS, (HANDLE, SLICE, c_void_p, c_size_t, POINTER(c_size_t))),
+    "blip_runtime_clear_cookies": (STATUS, (HANDLE,)),
     "blip_queue_new": (STATUS, (c_uint32, POINTER(HANDLE))),
     "blip_queue_retain": (HANDLE, (HANDLE,)),
     "blip_queue_release": (None, (HANDLE,)),
@@ -92,6 +95,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_event_context": (STATUS, (HANDLE, POINTER(c_void_p))),
     "blip_event_connection": (HANDLE, (HANDLE,)),
     "blip_event_listener": (HANDLE, (HANDLE,)),
+    "blip_event_challenge": (HANDLE, (HANDLE,)),
     "blip_event_message": (HANDLE, (HANDLE,)),
     "blip_event_request": (HANDLE, (HANDLE,)),
     "blip_event_trust": (HANDLE, (HANDLE,)),
@@ -101,6 +105,11 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_options_add_protocol": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_queue": (STATUS, (HANDLE, HANDLE)),
     "blip_connection_options_add_header": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_connection_options_set_credentials": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_connection_options_set_preemptive": (STATUS, (HANDLE, c_bool)),
+    "blip_connection_options_set_bearer_token": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_set_redirect_limit": (STATUS, (HANDLE, c_uint32)),
+    "blip_connection_options_set_cookies": (STATUS, (HANDLE, c_bool)),
     "blip_connection_options_set_user_agent": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_connect_timeout": (STATUS, (HANDLE, c_int64)),
     "blip_connection_options_set_close_timeout": (STATUS, (HANDLE, c_int64)),
@@ -154,6 +163,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_set_state_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_trust_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_with_descriptor": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_challenge_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_close_request_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_answer_close_request": (STATUS, (HANDLE, c_bool)),
     "blip_connection_say_bye": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
@@ -189,6 +199,19 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_backlog": (STATUS, (HANDLE, POINTER(c_uint64))),
     "blip_connection_ping": (STATUS, (HANDLE, c_int64, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_counters": (STATUS, (HANDLE, POINTER(c_int32), POINTER(c_uint64), c_size_t)),
+    "blip_challenge_retain": (HANDLE, (HANDLE,)),
+    "blip_challenge_release": (None, (HANDLE,)),
+    "blip_challenge_connection": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_challenge_host": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_challenge_is_proxy": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_challenge_attempts": (STATUS, (HANDLE, POINTER(c_uint32))),
+    "blip_challenge_count": (STATUS, (HANDLE, POINTER(c_size_t))),
+    "blip_challenge_scheme": (STATUS, (HANDLE, c_size_t, POINTER(OutSlice))),
+    "blip_challenge_parameter": (STATUS, (HANDLE, c_size_t, SLICE, POINTER(OutSlice))),
+    "blip_challenge_answer_password": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_challenge_answer_token": (STATUS, (HANDLE, SLICE)),
+    "blip_challenge_answer_header": (STATUS, (HANDLE, SLICE)),
+    "blip_challenge_cancel": (STATUS, (HANDLE,)),
     "blip_connection_send": (STATUS, (HANDLE, HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_request": (STATUS, (HANDLE, HANDLE, c_int64, POINTER(HANDLE))),
     "blip_request_new": (STATUS, (SLICE, POINTER(HANDLE))),
@@ -444,6 +467,8 @@ EVENT_ACCEPT = 10
 EVENT_LISTENER_STOPPED = 11
 EVENT_BYE = 20
 EVENT_CLOSE_REQUEST = 21
+EVENT_CHALLENGE = 41
+COOKIES_SIZE = 8192
 EVENT_OBSERVED = 30
 EVENT_RECONNECTOR = 31
 EVENT_TRUST = 40

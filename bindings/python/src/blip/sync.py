@@ -35,6 +35,7 @@ from typing import (
 
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._authentication import ChallengeHandler, take_challenges
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -695,6 +696,12 @@ def connect(
     identity: Optional[Identity] = None,
     server_name: Optional[str] = None,
     tls_versions: Optional[Tuple[int, int]] = None,
+    credentials: Optional[Tuple[str, str]] = None,
+    token: Optional[str] = None,
+    preemptive: bool = True,
+    on_challenge: Optional[ChallengeHandler] = None,
+    redirects: Optional[int] = None,
+    cookies: bool = False,
     proxy: Optional[str] = None,
     proxy_from_environment: bool = False,
     proxy_ca_file: Optional[PathLike] = None,
@@ -713,7 +720,7 @@ def connect(
 ) -> Connection:
     """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers."""
     given = dict(locals())
-    for name in ("url", "handlers", "workers"):
+    for name in ("url", "handlers", "workers", "on_challenge"):
         given.pop(name)
     pump = thread_pump("client", Reply)
     connection = Connection()
@@ -721,6 +728,9 @@ def connect(
     if workers:
         connection._workers = _Workers(workers)
     connection._add_handlers(handlers)
+    if on_challenge is not None:
+        take_challenges(connection, pump, on_challenge)
+        pump.start()
 
     try:
         status: int = Status.TIMEOUT
