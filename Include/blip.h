@@ -1051,7 +1051,7 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
  * Kind of event. The backlog of a connection has passed a mark: connection, status and value as
  * blip_backlog_fn has them. Since 1.0.
  */
-#define BLIP_EVENT_BACKLOG 30
+#define BLIP_EVENT_BACKLOG 35
 
 /**
  * Kind of event. A server asks for authentication that the options do not answer: connection,
