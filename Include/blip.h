@@ -2613,6 +2613,25 @@ blip_status blip_connection_set_challenge_callback(
     void (*release_context)(void *));
 
 /**
+ * Changes whom the server's certificate must be for, and the name that is sent to it.
+ *
+ * Takes the place of the option until the TLS handshake begins; the last chance is an observer that
+ * is told BLIP_OBSERVE_WILL_SECURE on the loop thread. Later it has no effect, nor for a host to
+ * which the server has redirected.
+ *
+ * Source: RFC 6066 §3, RFC 6125.
+ *
+ * @param connection The connection.
+ * @param name A host name or IP address; empty: what the options or the URL say.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it is
+ *     open, or an accepted one; BLIP_ERROR_CLOSED: it is closing or closed.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_tls_server_name(blip_connection *connection, blip_slice name);
+
+/**
  * Begins to connect; the open callback or the close callback follows.
  *
  * What can go wrong is listed at blip_connection_wait_open.
@@ -5550,8 +5569,8 @@ blip_status blip_listener_connection_count(blip_listener *listener, size_t *coun
  * started, or stopped already.
  *
  * @param listener The listener.
- * @param graceful true: connections finish what is under way, as blip_connection_close_gracefully;
- *     false: they close with 1001.
+ * @param graceful true: connections finish what is under way, as blip_connection_close_gracefully,
+ *     and close with 1001 then; false: they close with 1001 now.
  * @param timeout For a graceful stop: how long they may go on, in milliseconds; -1: for ever.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1.
  *
@@ -5719,7 +5738,10 @@ blip_status blip_listener_serve_files(
 /** What an observer is told: the socket is connected, or was accepted. Since 1.0. */
 #define BLIP_OBSERVE_CONNECTED 0x0002u
 
-/** What an observer is told: the TLS handshake begins. Since 1.0. */
+/**
+ * What an observer is told: the TLS handshake begins; without a queue, it may still change
+ * blip_connection_set_tls_server_name. Since 1.0.
+ */
 #define BLIP_OBSERVE_WILL_SECURE 0x0004u
 
 /** What an observer is told: the TLS handshake is done. Since 1.0. */
@@ -6296,6 +6318,20 @@ blip_status blip_reconnector_wake(blip_reconnector *reconnector);
  * Threads: [any], waits. Since 1.0.
  */
 blip_status blip_reconnector_wait_open(blip_reconnector *reconnector, int64_t timeout);
+
+/**
+ * Waits until the reconnector has stopped, by blip_reconnector_stop or by itself.
+ *
+ * With callbacks, the last one has run then; with a queue, its event is in the queue.
+ *
+ * @param reconnector The reconnector.
+ * @param timeout How long to wait at most, in milliseconds; -1: for ever; 0: not at all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: timeout below -1;
+ *     BLIP_ERROR_TIMEOUT; BLIP_ERROR_WOULD_DEADLOCK.
+ *
+ * Threads: [any], waits. Since 1.0.
+ */
+blip_status blip_reconnector_wait_stopped(blip_reconnector *reconnector, int64_t timeout);
 
 /**
  * Gives the state.

@@ -18,10 +18,10 @@ extension Connection {
     }
 
     /// Closes when everything under way is finished, at the latest after `timeout` milliseconds.
-    public func closeGracefully(timeout: Int64) -> blip_status {
+    public func closeGracefully(timeout: Int64, code: UInt16 = 1000) -> blip_status {
         guard state != BLIP_STATE_CLOSED else { return BLIP_OK }
         markClosing()
-        loop.post { [self] in drain(timeout: timeout) }
+        loop.post { [self] in drain(timeout: timeout, code: code) }
         return BLIP_OK
     }
 
@@ -141,10 +141,13 @@ extension Connection {
         }
     }
 
-    private func drain(timeout: Int64) {
+    private func drain(timeout: Int64, code: UInt16) {
         switch phase {
         case .open:
-            if !isDraining { tell(BLIP_OBSERVE_WILL_CLOSE) }
+            if !isDraining {
+                tell(BLIP_OBSERVE_WILL_CLOSE)
+                makeFarewell().closeCode = code
+            }
             drain(until: timeout < 0 ? .max : loop.refreshNow() &+ nanoseconds(timeout))
         case .closing, .closed: return
         default: beginClose(code: 1001, reason: [], nil)
@@ -168,7 +171,7 @@ extension Connection {
         guard isDraining, phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
         loop.post { [self] in
             guard phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
-            beginClose(code: 1000, reason: [], nil)
+            beginClose(code: farewell?.closeCode ?? 1000, reason: [], nil)
         }
     }
 

@@ -67,8 +67,10 @@ extension Connection {
         if let tls = attempt.tls {
             phase = .securing
             tell(BLIP_OBSERVE_WILL_SECURE)
+            guard phase == .securing else { return }
             let url = attempt.url
-            let own = attempt.trail.isAtHome ? configuration.tlsServerName : nil
+            let chosen = settings.serverName?.string ?? configuration.tlsServerName
+            let own = attempt.trail.isAtHome ? chosen : nil
             let name = own ?? (url.unixPath == nil ? url.host : "localhost")
             stream.startTLS(tls, serverName: name, isServer: false, asksProgram: settings.trust != nil)
             stream.startReading()

@@ -49,6 +49,14 @@ extension Connection {
     /// A reference to the own handle that is not the program's. Loop thread, before the close callback.
     func holdHandle() -> OpaquePointer? { HandleTable.expose(self, slot: slot, kind: .connection) }
 
+    /// Changes whom the server's certificate must be for, as long as TLS has not begun.
+    public func setServerName(_ name: String) -> blip_status {
+        guard !isIncoming else { return BLIP_ERROR_STATE }
+        let state = state
+        guard state < BLIP_STATE_OPEN else { return state == BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
+        return setCallbacks { $0.serverName = name.isEmpty ? nil : Text(name) }
+    }
+
     /// Runs a function of the program on the loop's thread, later; it is only let go of if the connection ends first.
     public func perform(_ handler: Handler<blip_perform_fn>) -> blip_status {
         guard handler.function != nil else { return BLIP_ERROR_ARGUMENT }

@@ -11,6 +11,8 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var open: Handler<blip_open_fn>?
     public var close: Handler<blip_close_fn>?
     public var state: Handler<blip_state_fn>?
+    /// Whom the certificate must be for, in place of what the options say.
+    public var serverName: Text?
     public var trace: Handler<blip_trace_fn>?
     public var challenge: Handler<blip_challenge_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
@@ -31,6 +33,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         open = other.open
         close = other.close
         state = other.state
+        serverName = other.serverName
         trace = other.trace
         challenge = other.challenge
         closeRequest = other.closeRequest

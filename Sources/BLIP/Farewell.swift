@@ -4,6 +4,8 @@ import CBLIP
 final class Farewell {
     /// When a connection that drains closes whatever is under way; nanoseconds.
     var deadline = UInt64.max
+    /// What a connection that has drained closes with.
+    var closeCode: UInt16 = 1000
     /// Ours, while it waits for its answer.
     var request: BLIPMessage?
     /// Who wants to know whether the peer agrees.

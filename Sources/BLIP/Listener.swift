@@ -347,7 +347,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 context.endPages(of: self)
                 for connection in context.connections where connection.listener === self {
                     if graceful {
-                        _ = connection.closeGracefully(timeout: timeout)
+                        _ = connection.closeGracefully(timeout: timeout, code: 1001)
                     } else {
                         connection.beginClose(code: 1001, reason: [], nil)
                     }

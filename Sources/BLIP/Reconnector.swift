@@ -28,6 +28,9 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         /// When the next try is due, in nanoseconds.
         var nextTry: UInt64?
         var waiters: [Waiter] = []
+        var stopWaiters: [Waiter] = []
+        /// Its end was told.
+        var hasStopped = false
         var finalStatus: blip_status?
         var hasEndedHandle = false
     }
@@ -340,6 +343,12 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         } else {
             stoppedDidSettle()
         }
+        let stopWaiters = shared.withLock { shared -> [Waiter] in
+            shared.hasStopped = true
+            defer { shared.stopWaiters = [] }
+            return shared.stopWaiters
+        }
+        for waiter in stopWaiters { waiter.signal(status) }
         runtime.remove(self)
         runtime.objectDidEnd()
     }
@@ -499,6 +508,18 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         if let now { return now }
         if let result = waiter.wait(timeout, in: context) { return result.status }
         shared.withLock { $0.waiters.removeAll { $0 === waiter } }
+        return BLIP_ERROR_TIMEOUT
+    }
+
+    public func waitStopped(timeout: Int64) -> blip_status {
+        guard EventLoop.current == nil else { return BLIP_ERROR_WOULD_DEADLOCK }
+        let waiter = Waiter()
+        let hasStopped = shared.withLock { shared -> Bool in
+            if !shared.hasStopped { shared.stopWaiters.append(waiter) }
+            return shared.hasStopped
+        }
+        if hasStopped || waiter.wait(timeout, in: context) != nil { return BLIP_OK }
+        shared.withLock { $0.stopWaiters.removeAll { $0 === waiter } }
         return BLIP_ERROR_TIMEOUT
     }
 

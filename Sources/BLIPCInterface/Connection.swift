@@ -352,6 +352,11 @@ public func blip_connection_ping(
 }
 
 @c @implementation
+public func blip_connection_set_tls_server_name(_ connection: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(connection) { (connection: Connection) in name.string { connection.setServerName($0) } }
+}
+
+@c @implementation
 public func blip_connection_perform(
     _ connection: OpaquePointer!, _ fn: blip_perform_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!

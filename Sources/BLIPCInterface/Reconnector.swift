@@ -127,6 +127,13 @@ public func blip_reconnector_wait_open(_ reconnector: OpaquePointer!, _ timeout:
 }
 
 @c @implementation
+public func blip_reconnector_wait_stopped(_ reconnector: OpaquePointer!, _ timeout: Int64) -> blip_status {
+    HandleTable.with(reconnector) { (reconnector: Reconnector) in
+        isTimeout(timeout) ? reconnector.waitStopped(timeout: timeout) : BLIP_ERROR_ARGUMENT
+    }
+}
+
+@c @implementation
 public func blip_reconnector_state(_ reconnector: OpaquePointer!, _ state: UnsafeMutablePointer<Int32>!) -> blip_status
 {
     HandleTable.with(reconnector) { (reconnector: Reconnector) in put(reconnector.state, to: state) }

@@ -108,6 +108,30 @@ def chat(folder):
     return findings
 
 
+def reconnecting(folder):
+    """A server goes away and comes back at its port."""
+    findings = []
+    with server(folder / "echo_server", "0") as (url, _):
+        client = subprocess.Popen([str(folder / "reconnect"), url, "echo"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        client.stdin.write(b"one\n")
+        client.stdin.flush()
+        expect(findings, client.stdout.readline() == b"one\n", "no answer")
+    client.stdin.write(b"two\n")
+    client.stdin.flush()
+    with server(folder / "echo_server", url.rsplit(":", 1)[1].rstrip("/")):
+        expect(findings, client.stdout.readline() == b"two\n", "no answer after the server had been away")
+        try:
+            _, errors = client.communicate(timeout=20)
+            expect(findings, client.returncode == 0, f"ended with {client.returncode}: {errors.decode()}")
+            expect(findings, b"waiting" in errors and errors.endswith(b"stopped\n"), f"it said {errors.decode()}")
+        except subprocess.TimeoutExpired:
+            findings.append("the client does not end")
+            client.kill()
+            client.communicate()
+    return findings
+
+
 def loops(folder):
     """Clients on loops of others; those whose library is not installed were not built."""
     findings = []
@@ -133,6 +157,7 @@ def checks(arguments):
         ("echo_server and request_client", lambda: guarded(echo, examples)),
         ("file_server and file_transfer", lambda: guarded(files, examples)),
         ("clients on poll, libuv and GLib", lambda: guarded(loops, examples)),
+        ("reconnect", lambda: guarded(reconnecting, examples)),
         ("chat_server and chat", lambda: guarded(chat, examples)),
     ]
 

@@ -430,6 +430,34 @@ TEST(stopping_gracefully_lets_requests_finish)
     pair_close(&pair);
 }
 
+TEST(a_listener_that_drains_accepts_nobody)
+{
+    struct pair pair;
+    struct outcome never, late;
+    int32_t code = 0;
+    pair_open(&pair, NULL);
+    outcome_init(&never);
+    CHECK_OK(send_request(pair.client, "slow", "under way", &never));
+    blip_connection *idle = NULL;
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), NULL, &idle));
+    REQUIRE_OK(blip_connection_wait_open(idle, SOON));
+    CHECK_OK(blip_listener_stop(pair.listener, true, SOON));
+    /* Who has nothing under way is closed at once, with "going away". */
+    REQUIRE_OK(blip_connection_wait_closed(idle, SOON));
+    CHECK_OK(blip_connection_close_code(idle, &code));
+    CHECK_INT(code, 1001);
+    blip_connection_release(idle);
+    CHECK(try_url(pair.client_runtime, pair.url, NULL) < 0);
+    CHECK(outcome_wait(&never));
+    CHECK_STATUS(never.status, BLIP_OK);
+    REQUIRE_OK(blip_connection_wait_closed(pair.client, SOON));
+    CHECK_OK(blip_connection_close_code(pair.client, &code));
+    CHECK_INT(code, 1001);
+    CHECK_STATUS(send_request(pair.client, "echo", "late", &late), BLIP_ERROR_CLOSED);
+    CHECK_OK(blip_listener_wait_stopped(pair.listener, SOON));
+    pair_close(&pair);
+}
+
 TEST(stopping_gracefully_ends_at_its_timeout)
 {
     struct pair pair;

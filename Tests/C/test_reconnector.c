@@ -120,6 +120,7 @@ static void client_init(struct client *client, uint16_t port, blip_queue *queue)
 static void client_end(struct client *client)
 {
     CHECK_OK(blip_reconnector_stop(client->reconnector, 0));
+    CHECK_OK(blip_reconnector_wait_stopped(client->reconnector, SOON));
     REQUIRE_REACHES(&client->story.states[BLIP_RECONNECTOR_STOPPED], 1);
     REQUIRE_REACHES(&client->story.released, 1);
     blip_reconnector_release(client->reconnector);
@@ -398,6 +399,7 @@ TEST(it_waits_and_can_be_woken)
     CHECK_AT_MOST(delay, 1000000000);
     server_start(&server);
     CHECK_STATUS(blip_reconnector_wait_open(client.reconnector, 20), BLIP_ERROR_TIMEOUT);
+    CHECK_STATUS(blip_reconnector_wait_stopped(client.reconnector, 20), BLIP_ERROR_TIMEOUT);
     CHECK_OK(blip_reconnector_wake(client.reconnector));
     CHECK_OK(blip_reconnector_wait_open(client.reconnector, SOON));
     client_end(&client);

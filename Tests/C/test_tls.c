@@ -342,3 +342,87 @@ TEST(tls_over_a_unix_socket)
     CHECK_STATUS(outcome.status, BLIP_OK);
     pair_close(&pair);
 }
+
+/* What observers of both sides are told of TLS; the client's changes the name to verify. */
+struct tls_story {
+    const char *name;
+    uint32_t told[8];
+    int count;
+    struct counter closed;
+};
+
+static void tell_tls(
+    blip_connection *connection, uint32_t what, blip_message *message, blip_status status, void *context)
+{
+    struct tls_story *story = context;
+    (void)message, (void)status;
+    if (story->count < 8)
+        story->told[story->count++] = what;
+    if (what == BLIP_OBSERVE_WILL_SECURE && story->name != NULL)
+        CHECK_OK(blip_connection_set_tls_server_name(connection, S(story->name)));
+    if (what == BLIP_OBSERVE_CLOSED)
+        counter_add(&story->closed, 1);
+}
+
+static blip_module *watch_tls(struct tls_story *story)
+{
+    blip_module *module = NULL;
+    story->count = 0;
+    counter_init(&story->closed);
+    REQUIRE_OK(blip_module_new(S("tls"), &module));
+    REQUIRE_OK(blip_module_set_observer(module,
+        BLIP_OBSERVE_CONNECTED | BLIP_OBSERVE_WILL_SECURE | BLIP_OBSERVE_SECURED | BLIP_OBSERVE_OPEN
+            | BLIP_OBSERVE_CLOSED,
+        NULL, tell_tls, story, NULL));
+    return module;
+}
+
+static blip_status connect_watched(struct tls_story *ours, struct tls_story *theirs, const char *certificate,
+    const char *key)
+{
+    struct pair pair;
+    blip_connection_options *options = client_options(ca);
+    pair_open(&pair, &(struct pair_options){.listener = server_options(certificate, key), .no_client = true});
+    blip_module *module = watch_tls(theirs);
+    REQUIRE_OK(blip_listener_add_module(pair.listener, module));
+    blip_module_release(module);
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &pair.client));
+    blip_connection_options_release(options);
+    module = watch_tls(ours);
+    REQUIRE_OK(blip_connection_add_module(pair.client, module));
+    blip_module_release(module);
+    blip_status status = blip_connection_wait_open(pair.client, SOON);
+    blip_connection_close(pair.client, 1000, S(""));
+    REQUIRE_REACHES(&ours->closed, 1);
+    REQUIRE_REACHES(&theirs->closed, 1);
+    CHECK_STATUS(blip_connection_set_tls_server_name(pair.client, S("x")), BLIP_ERROR_CLOSED);
+    blip_connection_release(pair.client);
+    pair.client = NULL;
+    pair_close(&pair);
+    return status;
+}
+
+TEST(observers_are_told_of_tls)
+{
+    static const uint32_t expected[] = {BLIP_OBSERVE_CONNECTED, BLIP_OBSERVE_WILL_SECURE, BLIP_OBSERVE_SECURED,
+        BLIP_OBSERVE_OPEN, BLIP_OBSERVE_CLOSED};
+    struct tls_story ours = {.name = NULL}, theirs = {.name = NULL};
+    make_certificates();
+    CHECK_STATUS(connect_watched(&ours, &theirs, server, server_key), BLIP_OK);
+    for (int i = 0; i < 5; i++) {
+        CHECK_INT(ours.told[i], expected[i]);
+        CHECK_INT(theirs.told[i], expected[i]);
+    }
+    CHECK_INT(ours.count, 5);
+    CHECK_INT(theirs.count, 5);
+}
+
+TEST(the_name_to_verify_is_changed_before_tls)
+{
+    struct tls_story ours = {.name = NULL}, theirs = {.name = NULL};
+    make_certificates();
+    CHECK_STATUS(connect_watched(&ours, &theirs, wrong_name, wrong_name_key), BLIP_ERROR_CERTIFICATE);
+    ours.name = "elsewhere.example";
+    CHECK_STATUS(connect_watched(&ours, &theirs, wrong_name, wrong_name_key), BLIP_OK);
+    CHECK_STATUS(connect_watched(&ours, &theirs, server, server_key), BLIP_ERROR_CERTIFICATE);
+}

@@ -135,3 +135,32 @@ def test_chat() -> None:
 def test_examples_are_short() -> None:
     for path in FOLDER.glob("*.py"):
         assert len(path.read_text().splitlines()) < 100, path.name
+
+
+def test_a_client_that_connects_again() -> None:
+    with server("echo_server.py") as url:
+        port = url.rsplit(":", 1)[1].rstrip("/")
+        client = subprocess.Popen(
+            [sys.executable, str(FOLDER / "reconnect.py"), url, "hello"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env=ENVIRONMENT,
+        )
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write("one\n")
+        client.stdin.flush()
+        assert client.stdout.readline() == "one\n"
+    client.stdin.write("two\n")
+    client.stdin.flush()
+    command = [sys.executable, str(FOLDER / "echo_server.py"), "--port", port]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as again:
+        try:
+            assert client.stdout.readline() == "two\n"
+            _, errors = client.communicate(timeout=LIMIT)
+            assert client.returncode == 0, errors
+            assert "waiting" in errors
+        finally:
+            client.kill()
+            again.kill()

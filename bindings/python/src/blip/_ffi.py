@@ -373,6 +373,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_reconnector_stop": (STATUS, (HANDLE, c_int64)),
     "blip_reconnector_wake": (STATUS, (HANDLE,)),
     "blip_reconnector_wait_open": (STATUS, (HANDLE, c_int64)),
+    "blip_reconnector_wait_stopped": (STATUS, (HANDLE, c_int64)),
+    "blip_connection_set_tls_server_name": (STATUS, (HANDLE, SLICE)),
     "blip_reconnector_state": (STATUS, (HANDLE, POINTER(c_int32))),
     "blip_reconnector_delay": (STATUS, (HANDLE, POINTER(c_int64))),
     "blip_reconnector_error": (STATUS, (HANDLE, POINTER(HANDLE))),

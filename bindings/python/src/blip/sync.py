@@ -122,6 +122,7 @@ _message_read_wait = bind_waiting("blip_message_read_wait")
 _message_respond = bind("blip_message_respond")
 _reconnector_new = bind_waiting("blip_reconnector_new")
 _reconnector_send = bind("blip_reconnector_send")
+_reconnector_wait_stopped = bind_waiting("blip_reconnector_wait_stopped")
 _reconnector_wait_open = bind_waiting("blip_reconnector_wait_open")
 _listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
 
@@ -802,9 +803,12 @@ class Reconnector(_Sender, BaseReconnector):
     def stop(self, timeout: float = 0) -> None:
         """Ends for ever; the connection closes, gracefully within the timeout."""
         self._stop(timeout)
-        while self.state != "stopped":
+
+        def wait(piece: int) -> int:
             self._pump.poll()
-            time.sleep(0.001)
+            return _reconnector_wait_stopped(self._handle, piece)  # type: ignore[no-any-return]
+
+        check(_in_pieces(wait, None), "stop")
         self._pump.poll()
 
 
