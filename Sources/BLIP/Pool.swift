@@ -5,7 +5,7 @@ import Transport
 import WebSocketProtocol
 
 /// One open connection for each URL.
-public final class Pool: SlotOwner, RuntimeDependent, @unchecked Sendable {
+public final class Pool: SlotOwner, @unchecked Sendable {
     public static var handleKind: HandleKind { .pool }
     public var slot: UInt32 = 0
 
@@ -55,11 +55,8 @@ public final class Pool: SlotOwner, RuntimeDependent, @unchecked Sendable {
         guard wasAlive else { return }
         closeAll(code: 1001, reason: [])
         context.loop.post { [self] in endTimer() }
-        runtime.remove(self)
         runtime.objectDidEnd()
     }
-
-    func runtimeWillStop() { context.loop.post { [self] in endTimer() } }
 
     // MARK: Connections
 

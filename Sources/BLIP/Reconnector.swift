@@ -71,6 +71,8 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         (configuration, setupFailure) = Configuration.make(options, for: self.url, in: runtime)
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
+        // From now on, because requests may wait in it before it is started.
+        runtime.add(self)
     }
 
     deinit {
@@ -160,7 +162,6 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         let (done, seen) = publishedState.compareExchange(
             expected: BLIP_RECONNECTOR_NEW, desired: BLIP_RECONNECTOR_CONNECTING, ordering: .acquiringAndReleasing)
         guard done else { return seen == BLIP_RECONNECTOR_STOPPED ? BLIP_ERROR_CLOSED : BLIP_ERROR_STATE }
-        runtime.add(self)
         let isPosted = loop.post { [self] in
             policy = shared.withLock { $0.policy }
             attempt()
@@ -270,7 +271,9 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         let now = loop.refreshNow()
         if let openedAt, now &- openedAt >= nanoseconds(policy.stableTime) { failures = 0 }
         openedAt = nil
-        let failure = closed.finalFailure ?? Failure(status, "The connection was closed.")
+        let failure =
+            closed.finalFailure
+            ?? Failure(status == BLIP_OK ? BLIP_ERROR_CLOSED : status, "The connection was closed.")
         guard !isStopping.load(ordering: .acquiring) else {
             return end(status == BLIP_ERROR_STOPPED ? failure : nil)
         }

@@ -514,6 +514,43 @@ TEST(one_that_was_never_started)
     CHECK_STATUS(outcome.status, BLIP_ERROR_CLOSED);
 }
 
+TEST(the_runtime_stops_before_it_was_started)
+{
+    struct client client;
+    struct outcome outcome;
+    client_init(&client, unused_port(), NULL);
+    REQUIRE_OK(blip_reconnector_set_carry_over(client.reconnector, true));
+    send_through(client.reconnector, "never", -1, &outcome);
+    CHECK_OK(blip_runtime_stop(client.runtime, SOON));
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_ERROR_STOPPED);
+    REQUIRE_REACHES(&client.story.states[BLIP_RECONNECTOR_STOPPED], 1);
+    CHECK_STATUS(blip_reconnector_start(client.reconnector), BLIP_ERROR_CLOSED);
+    blip_reconnector_release(client.reconnector);
+    blip_runtime_release(client.runtime);
+}
+
+TEST(a_last_try_that_is_closed_in_order_fails_what_waits)
+{
+    struct server server;
+    struct client client;
+    struct outcome outcome;
+    server_init(&server);
+    client_init(&client, server.port, NULL);
+    REQUIRE_OK(blip_reconnector_set_attempts(client.reconnector, 1));
+    REQUIRE_OK(blip_reconnector_set_carry_over(client.reconnector, true));
+    REQUIRE_OK(blip_reconnector_wait_open(client.reconnector, SOON));
+    blip_connection *connection = NULL;
+    REQUIRE_OK(blip_reconnector_connection(client.reconnector, &connection));
+    CHECK_OK(blip_connection_close(connection, 1000, S("")));
+    send_through(client.reconnector, "count", -1, &outcome);
+    CHECK(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_ERROR_CLOSED);
+    blip_connection_release(connection);
+    client_end(&client);
+    server_stop(&server);
+}
+
 static void stop_inside(blip_reconnector *reconnector, int32_t state, blip_status status, void *context)
 {
     (void)status;
