@@ -1468,6 +1468,24 @@ typedef void (*blip_trace_fn)(
 typedef void (*blip_trust_fn)(blip_connection *connection, blip_trust *trust, void *context);
 
 /**
+ * Asks whether a connection on which nothing moves gets more time.
+ *
+ * Always called on the loop's thread, also with a queue.
+ *
+ * @param connection The connection.
+ * @param writing true: the write timeout is over; false: the read timeout.
+ * @param elapsed For how many milliseconds nothing has moved that way.
+ * @param bytes The bytes that went that way since the connection was made.
+ * @param context What was given with the function.
+ * @return How many milliseconds more it gets; 0 or less: none, and it ends with BLIP_ERROR_TIMEOUT.
+ *
+ * Ownership: what it is given is borrowed until it returns.
+ * Threads: [callback]. Since 1.0.
+ */
+typedef int64_t (*blip_timeout_fn)(
+    blip_connection *connection, bool writing, int64_t elapsed, uint64_t bytes, void *context);
+
+/**
  * Is given the socket of a connection.
  *
  * Nothing is sent or received while it runs. The descriptor stays the library's: it must not be
@@ -1827,6 +1845,39 @@ blip_status blip_connection_options_set_connect_timeout(
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_connection_options_set_close_timeout(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long an incomplete message may stand still while it is received.
+ *
+ * Default 0. When so long no byte has come although the peer is in the middle of a message, the
+ * connection's timeout callback is asked, and without one the connection ends with
+ * BLIP_ERROR_TIMEOUT. It is noticed at the latest a quarter of the time late. The peer may stand
+ * still because this program does not consume a body: that counts too.
+ *
+ * @param options The options.
+ * @param milliseconds The time; 0 or -1: no limit.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: milliseconds
+ *     below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_read_timeout(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long the peer may take nothing of what is to be sent.
+ *
+ * Default 0. Otherwise as blip_connection_options_set_read_timeout.
+ *
+ * @param options The options.
+ * @param milliseconds The time; 0 or -1: no limit.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: milliseconds
+ *     below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_write_timeout(
     blip_connection_options *options, int64_t milliseconds);
 
 /**
@@ -2506,6 +2557,25 @@ blip_status blip_connection_set_state_callback(
  */
 blip_status blip_connection_set_trust_callback(
     blip_connection *connection, blip_trust_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is asked when a read timeout or write timeout is over.
+ *
+ * @param connection The connection.
+ * @param fn The function; NULL: nobody, and the connection ends.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_CLOSED: the
+ *     connection has ended.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_set_timeout_callback(
+    blip_connection *connection, blip_timeout_fn fn, void *context,
+    void (*release_context)(void *));
 
 /**
  * Takes one more reference.
@@ -4974,6 +5044,39 @@ blip_status blip_listener_options_set_close_timeout(
     blip_listener_options *options, int64_t milliseconds);
 
 /**
+ * Sets how long an incomplete message may stand still while it is received.
+ *
+ * Default 0. When so long no byte has come although the peer is in the middle of a message, the
+ * listener's timeout callback is asked, and without one the connection ends with
+ * BLIP_ERROR_TIMEOUT. It is noticed at the latest a quarter of the time late. The peer may stand
+ * still because this program does not consume a body: that counts too.
+ *
+ * @param options The options.
+ * @param milliseconds The time; 0 or -1: no limit.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: milliseconds
+ *     below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_read_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long the peer may take nothing of what is to be sent.
+ *
+ * Default 0. Otherwise as blip_listener_options_set_read_timeout.
+ *
+ * @param options The options.
+ * @param milliseconds The time; 0 or -1: no limit.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: milliseconds
+ *     below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_write_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
  * Sets how often the peer is pinged, and how many pings it may miss.
  *
  * Every interval a ping is sent. If nothing at all was received since missed pings, the connection
@@ -5374,6 +5477,23 @@ blip_status blip_listener_set_close_callback(
  */
 blip_status blip_listener_set_trust_callback(
     blip_listener *listener, blip_trust_fn fn, void *context, void (*release_context)(void *));
+
+/**
+ * Sets who is asked when a read timeout or write timeout of a later connection is over.
+ *
+ * @param listener The listener.
+ * @param fn The function; NULL: nobody, and the connection ends.
+ * @param context What fn is given as its last argument; may be NULL.
+ * @param release_context Called exactly once with context, when fn will not be called any more; or
+ *     NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
+ * Ownership: context is lent until release_context is called, which happens at once if the call
+ * fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_set_timeout_callback(
+    blip_listener *listener, blip_timeout_fn fn, void *context, void (*release_context)(void *));
 
 /**
  * Sets who decides whether clients may close by the message "Bye", for those accepted afterwards.

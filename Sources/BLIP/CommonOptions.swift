@@ -11,6 +11,9 @@ public class CommonOptions {
     var queue: EventQueue?
     var connectTimeout: Int64 = 15_000
     var closeTimeout: Int64 = 5_000
+    /// 0: none.
+    var readTimeout: Int64 = 0
+    var writeTimeout: Int64 = 0
     var pingInterval: Int64 = 300_000
     var pingsMissed: UInt32 = 2
     var pingsOnlyIdle = false
@@ -41,6 +44,15 @@ public class CommonOptions {
 
     public func setConnectTimeout(_ milliseconds: Int64) -> blip_status { set(\.connectTimeout, milliseconds) }
     public func setCloseTimeout(_ milliseconds: Int64) -> blip_status { set(\.closeTimeout, milliseconds) }
+
+    // For ever is none, as 0.
+    public func setReadTimeout(_ milliseconds: Int64) -> blip_status {
+        set(\.readTimeout, milliseconds == -1 ? 0 : milliseconds)
+    }
+
+    public func setWriteTimeout(_ milliseconds: Int64) -> blip_status {
+        set(\.writeTimeout, milliseconds == -1 ? 0 : milliseconds)
+    }
 
     private func set(_ path: ReferenceWritableKeyPath<CommonOptions, Int64>, _ milliseconds: Int64) -> blip_status {
         guard milliseconds >= -1 else { return BLIP_ERROR_ARGUMENT }

@@ -13,6 +13,8 @@ final class Configuration: Sendable {
     /// Nanoseconds; 0: none.
     let connectTimeout: UInt64
     let closeTimeout: UInt64
+    let readTimeout: UInt64
+    let writeTimeout: UInt64
     let pingInterval: UInt64
     let pingsMissed: UInt32
     /// No ping after an interval in which something was received.
@@ -42,6 +44,8 @@ final class Configuration: Sendable {
         self.queue = common.queue ?? queue
         connectTimeout = nanoseconds(common.connectTimeout)
         closeTimeout = nanoseconds(common.closeTimeout)
+        readTimeout = nanoseconds(common.readTimeout)
+        writeTimeout = nanoseconds(common.writeTimeout)
         pingInterval = nanoseconds(common.pingInterval)
         pingsMissed = common.pingsMissed
         pingsOnlyIdle = common.pingsOnlyIdle

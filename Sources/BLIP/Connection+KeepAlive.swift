@@ -20,7 +20,7 @@ extension Connection {
     /// Arms the timer of an open connection for whatever is due first.
     func armNextTimer() {
         guard phase == .open else { return }
-        let next = min(nextPing, farewell?.deadline ?? .max, session?.link.pingDeadline ?? .max)
+        let next = min(nextPing, farewell?.deadline ?? .max, session?.link.pingDeadline ?? .max, stalls?.next ?? .max)
         if next < UInt64.max / 2 {
             armTimer(at: next)
         } else if let timer {
@@ -59,6 +59,8 @@ extension Connection {
         if let farewell, now >= farewell.deadline { return beginClose(code: 1001, reason: [], nil) }
         session?.link.endPings(BLIP_ERROR_TIMEOUT, now: now, self)
         guard phase == .open else { return }
+        if let stalls, now >= stalls.next { checkStalls(stalls, now) }
+        guard phase == .open else { return }
         if now >= nextPing, version == .v1 {
             // There are no pings; the rest of the rhythm is kept.
             session?.engine.releaseIdleMemory()
@@ -89,6 +91,7 @@ extension Connection {
             nextPing =
                 configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
         }
+        startStallWatch()
         if let timer { loop.cancel(timer) }
         armNextTimer()
     }

@@ -61,6 +61,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     private var uncountedSession: Unmanaged<Session>?
     private var uncountedStream: Unmanaged<Transport.Stream>?
     var dialer: Dialer?
+    var stalls: StallWatch?
     var upgrade: Upgrade?
     /// Of an outgoing connection until it is open.
     var attempt: ClientAttempt?

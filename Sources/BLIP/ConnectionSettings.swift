@@ -17,6 +17,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var challenge: Handler<blip_challenge_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
     public var trust: Handler<blip_trust_fn>?
+    public var timeout: Handler<blip_timeout_fn>?
 
     /// Nothing is set; for the many connections that begin and end so.
     static let none = ConnectionSettings()
@@ -38,6 +39,7 @@ public final class ConnectionSettings: @unchecked Sendable {
         challenge = other.challenge
         closeRequest = other.closeRequest
         trust = other.trust
+        timeout = other.timeout
         addRoutes()
     }
 

@@ -525,3 +525,14 @@ public func blip_connection_with_descriptor(
         fn == nil ? BLIP_ERROR_ARGUMENT : connection.withDescriptor(handler)
     }
 }
+
+@c @implementation
+public func blip_connection_set_timeout_callback(
+    _ connection: OpaquePointer!, _ fn: blip_timeout_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_timeout_fn>(fn, context, release)
+    return HandleTable.with(connection) { (connection: Connection) in
+        connection.setCallbacks { $0.timeout = fn == nil ? nil : handler }
+    }
+}

@@ -256,3 +256,17 @@ public func blip_connection_options_set_cookies(_ options: OpaquePointer!, _ ena
         return BLIP_OK
     }
 }
+
+@c @implementation
+public func blip_connection_options_set_read_timeout(
+    _ options: OpaquePointer!, _ milliseconds: Int64
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setReadTimeout(milliseconds) }
+}
+
+@c @implementation
+public func blip_connection_options_set_write_timeout(
+    _ options: OpaquePointer!, _ milliseconds: Int64
+) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in options.setWriteTimeout(milliseconds) }
+}

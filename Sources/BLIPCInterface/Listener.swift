@@ -205,3 +205,15 @@ public func blip_listener_start_systemd(_ listener: OpaquePointer!, _ name: blip
 public func blip_listener_accept_fd(_ listener: OpaquePointer!, _ fd: Int32) -> blip_status {
     HandleTable.with(listener) { (listener: Listener) in listener.adopt(fd) }
 }
+
+@c @implementation
+public func blip_listener_set_timeout_callback(
+    _ listener: OpaquePointer!, _ fn: blip_timeout_fn!, _ context: UnsafeMutableRawPointer!,
+    _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_timeout_fn>(fn, context, release)
+    return HandleTable.with(listener) { (listener: Listener) in
+        listener.setCallbacks { $0.timeout = fn == nil ? nil : handler }
+        return BLIP_OK
+    }
+}

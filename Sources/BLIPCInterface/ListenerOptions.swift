@@ -171,3 +171,17 @@ public func blip_listener_options_set_tls_key_log_file(_ options: OpaquePointer!
         }
     }
 }
+
+@c @implementation
+public func blip_listener_options_set_read_timeout(
+    _ options: OpaquePointer!, _ milliseconds: Int64
+) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in options.setReadTimeout(milliseconds) }
+}
+
+@c @implementation
+public func blip_listener_options_set_write_timeout(
+    _ options: OpaquePointer!, _ milliseconds: Int64
+) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in options.setWriteTimeout(milliseconds) }
+}
