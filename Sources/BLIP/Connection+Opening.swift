@@ -72,7 +72,8 @@ extension Connection {
             let chosen = settings.serverName?.string ?? configuration.tlsServerName
             let own = attempt.trail.isAtHome ? chosen : nil
             let name = own ?? (url.unixPath == nil ? url.host : "localhost")
-            stream.startTLS(tls, serverName: name, isServer: false, asksProgram: settings.trust != nil)
+            stream.startTLS(
+                tls, serverName: name, isServer: false, asksProgram: settings.trust != nil, serverPort: url.port)
             stream.startReading()
         } else {
             stream.startReading()

@@ -140,14 +140,17 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// - Parameter serverName: whom the certificate must be for; nil only where nothing is verified. Names go out as
     ///   SNI, addresses do not (RFC 6066 §3).
     /// - Parameter asksProgram: whether `stream(_:needsTrust:)` decides on the peer's certificate instead of OpenSSL.
-    public func startTLS(_ context: TLSContext, serverName: String?, isServer: Bool, asksProgram: Bool = false) {
+    /// - Parameter serverPort: tells the server's sessions from others of the same host; 0 if that does not matter.
+    public func startTLS(
+        _ context: TLSContext, serverName: String?, isServer: Bool, asksProgram: Bool = false, serverPort: UInt16 = 0
+    ) {
         guard isOpen, layer == nil, tls?.isSecured != false else { return }
         do throws(TransportError) {
             let peer = isServer ? remoteAddress.description : serverName ?? remoteAddress.description
             // While the outer TLS is being read, in `didReceive`, it becomes the layer when that is done.
             let outer = isDelivering ? nil : tls
             let inner = try TLSSession(
-                context: context, serverName: serverName, isServer: isServer, peer: peer, port: remoteAddress.port,
+                context: context, serverName: serverName, isServer: isServer, peer: peer, port: serverPort,
                 asksProgram: asksProgram)
             layer = outer.map { TLSLayer($0) }
             tls = inner

@@ -2,23 +2,25 @@ import CBLIP
 
 /// What the commands that connect have in common: their options, and opening a connection with them.
 struct Client {
-    static let options: [Option] = [
-        Option(
-            name: "--protocol", value: "NAME", isRepeatable: true,
-            help: "WebSocket subprotocol to offer, as BLIP_3+CBMobile_3 (default: BLIP_3, then BLIP)"),
-        Option(
-            name: "--header", value: "'NAME: VALUE'", isRepeatable: true,
-            help: "HTTP header of the upgrade request"),
-        Option(name: "--ca-file", value: "FILE", help: "certificates (PEM) to trust instead of the system's"),
-        Option(name: "--insecure", help: "do not check the server's certificate"),
-        Option(
-            name: "--server-name", value: "NAME", help: "whom the server's certificate is for, if not the URL's host"),
-        Option(name: "--cert", value: "FILE", help: "own certificate chain (PEM), with --key"),
-        Option(name: "--key", value: "FILE", help: "private key (PEM) of --cert"),
-        Option(
-            name: "--timeout", value: "SECONDS",
-            help: "give up when nothing moves for that long (default 30; connecting: 15)"),
-    ]
+    static let options: [Option] =
+        [
+            Option(
+                name: "--protocol", value: "NAME", isRepeatable: true,
+                help: "WebSocket subprotocol to offer, as BLIP_3+CBMobile_3 (default: BLIP_3, then BLIP)"),
+            Option(
+                name: "--header", value: "'NAME: VALUE'", isRepeatable: true,
+                help: "HTTP header of the upgrade request"),
+            Option(name: "--ca-file", value: "FILE", help: "certificates (PEM) to trust instead of the system's"),
+            Option(name: "--insecure", help: "do not check the server's certificate"),
+            Option(
+                name: "--server-name", value: "NAME",
+                help: "whom the server's certificate is for, if not the URL's host"),
+            Option(name: "--cert", value: "FILE", help: "own certificate chain (PEM), with --key"),
+            Option(name: "--key", value: "FILE", help: "private key (PEM) of --cert"),
+            Option(
+                name: "--timeout", value: "SECONDS",
+                help: "give up when nothing moves for that long (default 30; connecting: 15)"),
+        ] + Way.options
 
     private let url: String
     /// The URL as messages show it.
@@ -32,6 +34,7 @@ struct Client {
     private let isInsecure: Bool
     private let serverName: String?
     private let identity: (certificate: String, key: String)?
+    private let way: Way
 
     init(_ arguments: Arguments) throws(Failure) {
         guard let text = arguments.operands.first else { throw .usage("there is no URL") }
@@ -53,6 +56,7 @@ struct Client {
         isInsecure = arguments.has("--insecure")
         serverName = arguments.value("--server-name")
         identity = try Self.identity(arguments, "--cert", "--key")
+        way = try Way(arguments)
         for option in ["--ca-file", "--cert", "--key"] {
             if let path = arguments.value(option) { try File.checkReadable(path, for: option) }
         }
@@ -118,6 +122,7 @@ struct Client {
             }
             try Library.check(status, "use --cert and --key")
         }
+        try way.apply(to: options)
         var handle: OpaquePointer?
         let status = url.withSlice { blip_connection_new(nil, $0, options, &handle) }
         guard status >= 0, let handle else {
@@ -167,6 +172,10 @@ struct Client {
             isUnix ? "check the permissions of the socket and its folder" : "a firewall may forbid it"
         case BLIP_ERROR_REFUSED:
             "nothing listens there: check host and port, or start a server with blip serve"
+        case BLIP_ERROR_PROXY:
+            "check --proxy, or the variables http_proxy, https_proxy and all_proxy"
+        case BLIP_ERROR_URL:
+            "check the variables http_proxy, https_proxy and all_proxy"
         case BLIP_ERROR_RESOLVE:
             "check the host's name"
         case BLIP_ERROR_UNREACHABLE:

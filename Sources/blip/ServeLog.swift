@@ -87,8 +87,7 @@ final class ServeLog: Sendable {
         }
         let address = peer(connection)
         if status >= 0 { return address }
-        // One that never opened has no address, but its error names the peer.
-        return address == "?" ? "a client that was refused: \(why)" : "\(address): \(why)"
+        return "\(address): \(why)"
     }
 
     private static func peer(_ connection: OpaquePointer) -> String {

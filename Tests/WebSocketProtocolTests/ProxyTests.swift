@@ -50,7 +50,8 @@ import Testing
     @Test("CONNECT: the way is open after a 2xx, and what follows belongs to the target", arguments: [1, 2, 7, 1000])
     func connects(_ size: Int) {
         let result = run(
-            connect("me", isPreemptive: true), Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 \r\nA: b\r\n\r\nHTTP".utf8),
+            connect("me", isPreemptive: true),
+            Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 \r\nA: b\r\n\r\nHTTP".utf8),
             size: size)
         #expect(result.rest == Array("HTTP".utf8))
         guard case .connected = result.end else {
@@ -71,10 +72,12 @@ import Testing
     private let digest = #"Proxy-Authenticate: Digest realm="r", nonce="n", qop="auth", algorithm=SHA-256"#
     private let basic = #"Proxy-Authenticate: Basic realm="r""#
 
-    @Test("CONNECT: a challenge is answered on the same connection, behind the refusal's body", arguments: [1, 5, 1000])
+    @Test(
+        "CONNECT: a challenge is answered on the same connection, behind the refusal's body", arguments: [1, 5, 1000])
     func challenge(_ size: Int) {
         for (challenge, answer) in [
-            (digest, #"Proxy-Authorization: Digest username="me", "#), (basic, "Proxy-Authorization: Basic bWU6cHc=\r\n"),
+            (digest, #"Proxy-Authorization: Digest username="me", "#),
+            (basic, "Proxy-Authorization: Basic bWU6cHc=\r\n"),
         ] {
             let answers = refusal(challenge, "Content-Length: 5") + "HTTP/" + "HTTP/1.1 200 OK\r\n\r\nx"
             let result = run(connect("me"), Array(answers.utf8), size: size)
@@ -102,7 +105,9 @@ import Testing
 
     @Test("CONNECT: where the connection ends with the refusal, a new one is asked for")
     func again() {
-        for line in ["Connection: close\r\nContent-Length: 0", "X: y", "Transfer-Encoding: gzip", "Content-Length: 99999999"] {
+        for line in [
+            "Connection: close\r\nContent-Length: 0", "X: y", "Transfer-Encoding: gzip", "Content-Length: 99999999",
+        ] {
             let result = run(connect("me"), Array(refusal(basic, line).utf8), size: 1)
             #expect(result.end == .again)
             #expect(result.sent.count == 1)
@@ -114,7 +119,8 @@ import Testing
         for (answer, code, words) in [
             ("HTTP/1.1 503 Sorry\r\n\r\n", 503, "503 \"Sorry\""), ("HTTP/1.1 302 \r\n\r\n", 302, "302"),
             ("HTTP/1.1 407 No\r\n\r\n", 407, "wants authentication"),
-            ("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n\r\n", 407, "proxy's URL"), ("garbage\r\n", 0, "HTTP proxy"),
+            ("HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\n\r\n", 407, "proxy's URL"),
+            ("garbage\r\n", 0, "HTTP proxy"),
             ("\u{15}\u{03}\u{01}", 0, "https proxy URL"), ("HTTP/1.1 200 OK\n", 0, "HTTP proxy"),
         ] {
             for size in [1, 100] {
