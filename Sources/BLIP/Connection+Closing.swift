@@ -130,6 +130,12 @@ extension Connection {
         failure = final
         publishClosing()
         failEverything(pending)
+        // A full queue holds up what the peer sends to the program, not its answer to the closing handshake.
+        if isReadingPaused {
+            isReadingPaused = false
+            readingDidPause(false)
+            resumeReading()
+        }
     }
 
     func publishClosing() {

@@ -26,6 +26,8 @@ extension Connection {
         // After a broken protocol nothing is worth reading.
         if session.isBroken { return bytes.count }
         consumed = session.link.receive(bytes, from: consumed, session, self)
+        // The pause may be older than the stream, or than its reading: what is left here comes again when it ends.
+        if isReadingPaused, consumed < bytes.count { stream.pauseReading() }
         publishCounters(session, stream)
         context.reclaim()
         return consumed

@@ -411,6 +411,8 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     // MARK: Backpressure of the program's queue
 
     func pauseForQueue() {
+        // What still comes then is the closing handshake, which goes into no queue.
+        guard phase != .closing, phase != .closed else { return }
         isReadingPaused = true
         readingDidPause(true)
         stream?.pauseReading()

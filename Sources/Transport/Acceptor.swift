@@ -10,7 +10,8 @@ public final class Acceptor: @unchecked Sendable {
 
     /// Called with each accepted socket, non-blocking and close-on-exec, the callee's to close, and its peer's address.
     public var onAccept: ((Int32, SocketAddress) -> Void)?
-    /// Called when accepting failed. The acceptor goes on: after 100 ms if descriptors or memory have run out.
+    /// Called when accepting failed. The acceptor goes on: after 100 ms if descriptors or memory have run out, which is
+    /// told every ten seconds.
     public var onError: ((TransportError) -> Void)?
     /// Where it listens.
     public let addresses: [SocketAddress]
@@ -19,6 +20,8 @@ public final class Acceptor: @unchecked Sendable {
     private var sockets: [Socket]
     private let pauseTimer = ClosureTimer()
     private var isStarted = false
+    /// When the next failure of this kind may be told.
+    private var nextReport: UInt64 = 0
     private var isPaused = false
     private var isClosed = false
     /// The socket file that `close` removes, if it is still this one.
@@ -27,6 +30,7 @@ public final class Acceptor: @unchecked Sendable {
     /// Connections accepted in one turn before other events come first.
     private static let batch = 64
     private static let exhaustionPause: Int64 = 100
+    private static let reportInterval: Int64 = 10_000
     private static let backlog: Int32 = 4096
 
     private init(loop: EventLoop, descriptors: [Int32]) {
@@ -251,6 +255,13 @@ public final class Acceptor: @unchecked Sendable {
         onError?(.posix(code, "accept on \(addresses.map(\.description).joined(separator: " and "))"))
     }
 
+    /// Says so once in a while: it is tried again ten times a second for as long as it lasts.
+    private func reportExhaustion(_ code: Int32) {
+        guard nextReport <= loop.now else { return }
+        nextReport = loop.deadline(after: Self.reportInterval)
+        report(code)
+    }
+
     private func acceptBatch(_ socket: Socket) {
         var raw = sockaddr_storage()
         var length: socklen_t = 0
@@ -275,7 +286,7 @@ public final class Acceptor: @unchecked Sendable {
                 // The connection stays in the queue, so the socket stays readable: to go on at once would spin.
                 loop.schedule(pauseTimer, at: loop.deadline(after: Self.exhaustionPause))
                 watch()
-                report(-result)
+                reportExhaustion(-result)
                 return
             }
         }

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -571,5 +572,61 @@ TEST(silent_peers_are_noticed_by_pings)
     /* A peer that answers lives on. */
     sleep_ms(700);
     CHECK_INT(counter_get(&pair.client_closed), 0);
+    pair_close(&pair);
+}
+
+static void count_warnings(int32_t level, blip_slice domain, blip_slice text, void *context)
+{
+    (void)text;
+    if (level == BLIP_LOG_WARNING && domain.size == 8)
+        counter_add(context, 1);
+}
+
+/* Without descriptors nobody is accepted and nobody who is connected suffers; the log is not flooded. When there are some
+ * again, who has waited is let in. */
+TEST(descriptors_run_out)
+{
+    struct pair pair;
+    struct outcome outcome;
+    struct counter warnings;
+    struct rlimit limit;
+    uint16_t port = 0;
+    int taken[600], count = 0;
+    counter_init(&warnings);
+    REQUIRE_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = 500;
+    REQUIRE_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    pair_open(&pair, NULL);
+    CHECK_OK(blip_runtime_set_log(pair.server_runtime, BLIP_LOG_WARNING, count_warnings, &warnings, NULL));
+    CHECK_OK(blip_listener_port(pair.listener, &port));
+    int waiting = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(waiting >= 0);
+    while (count < 600 && (taken[count] = dup(waiting)) >= 0)
+        count++;
+    REQUIRE(count > 0 && count < 600);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    REQUIRE_INT(connect(waiting, (struct sockaddr *)&address, sizeof address), 0);
+    int64_t before = processor_ms();
+    for (int i = 0; i < 8; i++) {
+        CHECK_OK(send_request(pair.client, "echo", "still here", &outcome));
+        CHECK(outcome_wait(&outcome));
+        CHECK_STATUS(outcome.status, BLIP_OK);
+        sleep_ms(100);
+    }
+    CHECK_INT(counter_get(&warnings), 1);
+    CHECK_AT_MOST(processor_ms() - before, 400);
+    size_t connections = 0;
+    CHECK_OK(blip_listener_connection_count(pair.listener, &connections));
+    CHECK_INT(connections, 1);
+    while (count > 0)
+        close(taken[--count]);
+    int64_t end = now_ms() + SOON;
+    while (connections < 2 && now_ms() < end) {
+        sleep_ms(5);
+        CHECK_OK(blip_listener_connection_count(pair.listener, &connections));
+    }
+    CHECK_INT(connections, 2);
+    close(waiting);
     pair_close(&pair);
 }

@@ -884,3 +884,58 @@ TEST(several_threads_dispatch)
     blip_queue_release(queue);
     pair_close(&pair);
 }
+
+static void ask_at_once(blip_connection *connection, void *context)
+{
+    blip_message *request = make_request("anything", "from the server");
+    CHECK_OK(blip_connection_send(connection, request, outcome_response, context, outcome_release));
+    blip_message_release(request);
+}
+
+static blip_status answer_nothing(blip_connection *connection, blip_message *request, void *context)
+{
+    (void)connection;
+    (void)request;
+    (void)context;
+    return BLIP_OK;
+}
+
+static void ignore_state(blip_connection *connection, int32_t state, void *context)
+{
+    (void)connection;
+    (void)state;
+    (void)context;
+}
+
+/* The queue is full before the connection has a socket. What the server then sends first must come when there is room. */
+TEST(a_queue_that_is_full_while_connecting)
+{
+    struct pair pair;
+    struct outcome outcome;
+    blip_queue *queue = NULL;
+    blip_connection *client = NULL;
+    size_t count = 0;
+    outcome_init(&outcome);
+    REQUIRE_OK(blip_queue_new(1, &queue));
+    pair_open(&pair, &(struct pair_options){.client_queue = queue, .no_client = true});
+    CHECK_OK(blip_listener_set_open_callback(pair.listener, ask_at_once, &outcome, NULL));
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), NULL, &client));
+    CHECK_OK(blip_connection_set_state_callback(client, ignore_state, NULL, NULL));
+    CHECK_OK(blip_connection_set_default_handler(client, 0, answer_nothing, NULL, NULL));
+    CHECK_OK(blip_connection_connect(client));
+    CHECK_OK(blip_connection_wait_open(client, SOON));
+    sleep_ms(100); /* for the server's request to arrive */
+    int64_t end = now_ms() + SOON;
+    while (counter_get(&outcome.done) == 0 && now_ms() < end)
+        CHECK_OK(blip_queue_dispatch(queue, 10, 5, &count));
+    CHECK_INT(counter_get(&outcome.done), 1);
+    CHECK_STATUS(outcome.status, BLIP_OK);
+    /* And closing does not wait for room: its timeout is 5 s. */
+    int64_t start = now_ms();
+    blip_connection_close(client, 1000, S(""));
+    CHECK_OK(blip_connection_wait_closed(client, SOON));
+    CHECK_AT_MOST(now_ms() - start, 3000);
+    blip_connection_release(client);
+    pair_close(&pair);
+    blip_queue_release(queue);
+}

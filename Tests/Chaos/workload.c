@@ -745,6 +745,19 @@ static void client_end(struct client *client, struct tally *tally)
     blip_connection_release(client->connection);
 }
 
+/* What the connection says of itself, for reports. */
+static void describe(blip_connection *connection)
+{
+    static const int32_t which[] = {BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_MESSAGES_RECEIVED,
+        BLIP_COUNTER_REQUESTS_PENDING, BLIP_COUNTER_REQUESTS_UNANSWERED, BLIP_COUNTER_MESSAGES_QUEUED};
+    uint64_t values[5] = {0}, backlog = 0;
+    blip_connection_counters(connection, which, values, 5);
+    blip_connection_backlog(connection, &backlog);
+    finding("  %llu messages sent, %llu received, %llu pending, %llu unanswered, %llu queued, backlog %llu",
+        (unsigned long long)values[0], (unsigned long long)values[1], (unsigned long long)values[2],
+        (unsigned long long)values[3], (unsigned long long)values[4], (unsigned long long)backlog);
+}
+
 bool workload_run(const struct workload *workload, uint64_t seed, struct tally *tally)
 {
     struct chance chance = {seed};
@@ -777,8 +790,12 @@ bool workload_run(const struct workload *workload, uint64_t seed, struct tally *
                 continue;
             finding("client %u never ends: ending %d, closed %d, opened %d, queue %d", i, client->ending,
                 atomic_load(&client->closed), atomic_load(&client->opened), client->has_queue);
+            describe(client->connection);
             for (uint32_t k = 0; k < client->count; k++) {
                 struct item *item = &client->items[k];
+                if (item->kind == PUSHED)
+                    finding("  pushed %llu of %u, %s", (unsigned long long)item->pushed, item->size,
+                        item->message != NULL ? "not at its end" : "at its end");
                 finding("  request %u of kind %d: accepted %d, completed %d, released %d, lent %d, given back %d", k,
                     item->kind, item->is_accepted, atomic_load(&item->completions), atomic_load(&item->releases),
                     atomic_load(&item->lent), atomic_load(&item->given_back));
