@@ -5825,6 +5825,24 @@ blip_status blip_listener_serve_files(
     blip_listener *listener, blip_slice prefix, blip_slice folder,
     blip_files_options *options);
 
+/**
+ * Shows browsers a page with what the listener's runtime does.
+ *
+ * Host and process, connections with their figures, messages under way, charts of the last minutes,
+ * recent failures; a connection can be closed, and a request sent to the listener's own handlers.
+ * The page asks by BLIP 3, at "socket" below the path, where only pages of this listener, and
+ * programs, may connect. Everybody who can connect can see it: see to it that those are the right
+ * ones. Once for a listener; for connections that are accepted from now on.
+ *
+ * @param listener The listener.
+ * @param prefix Where the page is, as "/dashboard/".
+ * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_STATE (it has one), BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED.
+ * Ownership: nothing changes hands.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_serve_dashboard(blip_listener *listener, blip_slice prefix);
+
 /** @} */
 
 /**

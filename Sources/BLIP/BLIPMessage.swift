@@ -167,6 +167,16 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     }
 
     /// Body bytes to be sent as far as they are known, and properties: what counts as backlog.
+    /// Bytes of the whole body of a message on its way out; nil if that shows at its end.
+    var knownBodySize: UInt64? {
+        var total = max(bodyBytesSent, UInt64(body.count))
+        for source in sources {
+            guard let remaining = source.remaining else { return nil }
+            total = total.addingReportingOverflow(remaining).overflow ? .max : total + remaining
+        }
+        return total
+    }
+
     var knownSize: Int {
         var total = properties.count + body.count
         for source in sources {

@@ -234,6 +234,7 @@ extension Connection {
         }
         if let failure {
             runtimeHold.log(BLIP_LOG_INFO, "connection", "ended: \(failure.text)")
+            listener?.dashboard?.note(failure.text, peer: peerText)
             let error = OwnedError(ErrorRecord(failure))
             withInfo { $0.error = error }
         }

@@ -149,7 +149,7 @@ extension Connection {
         if let path = listener.metricsPath, path.utf8.elementsEqual(request.path.utf8) {
             return answerMetrics(request)
         }
-        if servePages(request, listener) { return }
+        if servePages(request, listener) || openDashboard(request, upgrade, listener) { return }
         switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
@@ -280,6 +280,7 @@ extension Connection {
         countOpening()
         phase = .open
         startKeepAlive()
+        openedAt = UInt32(truncatingIfNeeded: loop.now / 1_000_000_000)
         publish(BLIP_STATE_OPEN)
         runtimeHold.log(BLIP_LOG_INFO, "connection", "open, \(subprotocol)")
         let waiters = withInfo { info -> [Waiter] in

@@ -1,3 +1,4 @@
+import CBLIP
 import Glibc
 import HTTPService
 import Transport
@@ -19,4 +20,38 @@ extension Connection {
         finish(nil)
         return true
     }
+}
+
+extension Connection {
+    /// Opens a connection of the dashboard's page; false: the request is for something else.
+    func openDashboard(_ request: HTTPRequestHead, _ upgrade: Upgrade, _ listener: Listener) -> Bool {
+        guard let dashboard = listener.dashboard, request.path == dashboard.socketPath else { return false }
+        guard dashboard.mayConnect(request, isSecure: stream?.isSecure ?? false) else {
+            let text = "Only pages of this server may connect to its dashboard."
+            refuse(
+                ServerHandshake.refusal(status: 403, text: text),
+                Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: 403, text))
+            return true
+        }
+        switch ServerHandshake.decide(request, protocols: [Dashboard.subprotocol], paths: []) {
+        case .refuse(let status, let response, let text):
+            refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
+        case .accept(let subprotocol, let response):
+            upgrade.subprotocol = subprotocol
+            upgrade.output = response
+            isInternal = true
+            adopt(dashboard.makeSettings())
+            open(subprotocol: subprotocol)
+        }
+        return true
+    }
+
+    // MARK: For the dashboard
+
+    /// Tells connections apart as long as they live.
+    var identifier: String { "\(context.index)-\(slot)" }
+    var peerText: String { remoteAddressText?.string ?? "in this process" }
+
+    /// Seconds since it opened.
+    var age: UInt32 { UInt32(truncatingIfNeeded: loop.now / 1_000_000_000) &- openedAt }
 }

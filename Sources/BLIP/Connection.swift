@@ -104,6 +104,10 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     let hasAnnouncedClosing = Atomic<Bool>(false)
     /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
     var isFilling = false
+    /// A page of the library's own: the program does not hear of it.
+    var isInternal = false
+    /// When it opened, in seconds of the monotonic clock.
+    var openedAt: UInt32 = 0
     /// Why it cannot connect at all.
     private var setup: Box<Failure>?
     var setupFailure: Failure? { setup?.value }
@@ -326,6 +330,12 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         return replaceSettings { $0.settingHandler(profile, handler) }
     }
 
+    /// Goes by others than the listener's from now on. Loop thread.
+    func adopt(_ settings: ConnectionSettings) {
+        _ = replaceSettings { _ in settings }
+        refreshSettings()
+    }
+
     public func setCallbacks(_ change: (ConnectionSettings) -> Void) -> blip_status {
         replaceSettings { $0.changed(change) }
     }
@@ -404,7 +414,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
 
     /// Runs an event's callback now, or puts it in the program's queue.
     func deliver(_ event: Event) {
-        guard let queue = configuration.queue else { return event.run() }
+        guard let queue = configuration.queue, !isInternal else { return event.run() }
         if queue.push(event, pausing: isReadingPaused ? nil : self) { pauseForQueue() }
     }
 

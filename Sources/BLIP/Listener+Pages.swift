@@ -18,6 +18,12 @@ extension Listener {
         return add(service)
     }
 
+    /// Shows a page with what the runtime does at `prefix`; once.
+    public func serveDashboard(prefix: String) -> blip_status {
+        guard prefix.hasPrefix("/"), Self.isPath(prefix) else { return BLIP_ERROR_ARGUMENT }
+        return addDashboard(Dashboard(prefix: prefix, listener: self))
+    }
+
     private static func isPath(_ path: String) -> Bool {
         !path.utf8.contains { $0 <= 0x20 || $0 >= 0x7F || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
     }

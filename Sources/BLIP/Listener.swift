@@ -51,6 +51,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         var accept: Handler<blip_accept_fn>?
         var stopped: Handler<blip_stopped_fn>?
         var services: [any HTTPService] = []
+        var dashboard: Dashboard?
     }
 
     public init(runtime: Runtime, options: ListenerOptions?) throws(Failure) {
@@ -96,6 +97,17 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             settings.services.append(service)
         }
         return BLIP_OK
+    }
+
+    var dashboard: Dashboard? { settings.withLock { $0.dashboard } }
+
+    func addDashboard(_ dashboard: Dashboard) -> blip_status {
+        let isFirst = settings.withLock { settings -> Bool in
+            guard settings.dashboard == nil else { return false }
+            settings.dashboard = dashboard
+            return true
+        }
+        return isFirst ? add(dashboard) : BLIP_ERROR_STATE
     }
 
     /// A connection of a browser counts like any other.

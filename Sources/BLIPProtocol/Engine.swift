@@ -351,6 +351,14 @@ public final class Engine: @unchecked Sendable {
         return (requests, outgoing, incoming)
     }
 
+    /// Messages of which a part, but not the whole was sent or received: at most `limit` in each direction.
+    public func unfinishedMessages(limit: Int) -> [(message: Message, isIncoming: Bool)] {
+        guard limit > 0 else { return [] }
+        let s = state
+        return s.pointee.underWay.all().prefix(limit).map { ($0, false) }
+            + s.pointee.incoming.all().prefix(limit).map { ($0, true) }
+    }
+
     /// Frees what can be made anew: the compressor of version 3, whose history the peer does not depend on, spare
     /// buffers and empty tables. Costs a little compression if the connection goes on.
     public func releaseIdleMemory() {

@@ -332,6 +332,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_files_options_set_hidden": (STATUS, (HANDLE, c_bool)),
     "blip_files_options_set_upload_limit": (STATUS, (HANDLE, c_uint64)),
     "blip_listener_serve_files": (STATUS, (HANDLE, SLICE, SLICE, HANDLE)),
+    "blip_listener_serve_dashboard": (STATUS, (HANDLE, SLICE)),
     "blip_connection_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_listener_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_runtime_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),

@@ -56,3 +56,8 @@ public func blip_listener_serve_files(
         }
     }
 }
+
+@c @implementation
+public func blip_listener_serve_dashboard(_ listener: OpaquePointer!, _ prefix: blip_slice) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in prefix.string { listener.serveDashboard(prefix: $0) } }
+}
