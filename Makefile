@@ -27,7 +27,7 @@ SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS)
 	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
 	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH))
 
-PARTS := swift c python javascript tool interop abi docs conformance fuzz chaos
+PARTS := swift c python javascript tool browser interop abi docs conformance fuzz chaos
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -130,6 +130,12 @@ test-javascript: tool ## tests of the JavaScript client, in Node
 	node=$$(scripts/find-node $(BUILD)/venv-node) && cd bindings/javascript && BLIP_TOOL=$(BUILD)/bin/blip \
 		$$node --test --test-timeout=120000 --test-reporter=spec --test-reporter-destination=stdout \
 		--test-reporter=junit --test-reporter-destination=$(RESULTS)/javascript.xml test/*.test.js
+
+.PHONY: test-browser
+test-browser: tool $(VENV)/ready ## tests of the listener's pages, in a headless Chromium
+	@mkdir -p $(RESULTS)
+	@scripts/ensure-packages browser
+	$(VENV)/bin/python -m pytest -q Tests/Browser --junitxml=$(RESULTS)/browser.xml
 
 .PHONY: test-tool
 test-tool: tool $(VENV)/ready ## tests of the blip tool

@@ -85,6 +85,7 @@ extension Connection {
     }
 
     func countOpening() {
+        guard !isInternal else { return }
         let totals = listener?.totals(of: context)
         withInfo { _ in
             for totals in [context.totals, totals] {
@@ -104,7 +105,7 @@ extension Connection {
                 record.current.clearLevels()
                 context.settle(record)
             }
-            for totals in [context.totals, totals] {
+            for totals in [context.totals, totals] where !isInternal {
                 if info.version != 0 {
                     totals?.counters.connections &-= 1
                 } else if !wasIdle {

@@ -16,6 +16,7 @@ extension Connection {
         page.begin()
         // The program never heard of this connection, and the stream lives on.
         endSettings()
+        isInternal = true
         self.stream = nil
         finish(nil)
         return true

@@ -56,18 +56,20 @@ final class Dashboard: HTTPService {
             { _, message, context in
                 guard let context else { return BLIP_ERROR_ARGUMENT }
                 return HandleTable.with(message) { (request: BLIPMessage) in
-                    Unmanaged<Dashboard>.fromOpaque(context)._withUnsafeGuaranteedRef { $0.answer(request) }
+                    Unmanaged<Dashboard>.fromOpaque(context)._withUnsafeGuaranteedRef { $0.answer(request, message) }
                 }
             }, context, { context in if let context { Unmanaged<Dashboard>.fromOpaque(context).release() } })
         return ConnectionSettings().settingHandler(nil, handler) ?? ConnectionSettings()
     }
 
-    private func answer(_ request: BLIPMessage) -> blip_status {
+    private func answer(_ request: BLIPMessage, _ handle: OpaquePointer?) -> blip_status {
         switch request.profileText {
         case "snapshot":
             let status = request.deferReply()
             guard status == BLIP_OK else { return status }
-            DashboardSnapshot(request, listener: listener, facts: facts()).begin()
+            // A deferred request is answered for if nobody has a handle.
+            let held = HandleTable.retain(handle, as: BLIPMessage.self)
+            DashboardSnapshot(request, held, listener: listener, facts: facts()).begin()
             return BLIP_OK
         case "close":
             close(request.text(of: "connection"))

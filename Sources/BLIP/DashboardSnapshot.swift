@@ -21,12 +21,14 @@ final class DashboardSnapshot: @unchecked Sendable {
     }
 
     private let request: BLIPMessage
+    private let handle: OpaquePointer?
     private let listener: Listener
     private let facts: String
     private let state: Locked<State>
 
-    init(_ request: BLIPMessage, listener: Listener, facts: String) {
+    init(_ request: BLIPMessage, _ handle: OpaquePointer?, listener: Listener, facts: String) {
         self.request = request
+        self.handle = handle
         self.listener = listener
         self.facts = facts
         state = Locked(State(missing: listener.runtime.contexts.count))
@@ -70,6 +72,7 @@ final class DashboardSnapshot: @unchecked Sendable {
         }
         var text = json.text
         _ = text.withUTF8 { request.respondJSON(blip_slice(UnsafeRawBufferPointer($0))) }
+        HandleTable.release(handle, as: BLIPMessage.self)
     }
 
     private static func write(_ counters: ConnectionCounters, to json: inout JSONText) {

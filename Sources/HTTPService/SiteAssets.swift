@@ -6,16 +6,20 @@ public final class SiteAssets: HTTPService {
     /// Where they are in URLs.
     static let prefix = "/-/blip/"
 
+    /// What browsers ask for beside a file.
+    private static let defaultIcon = "/favicon.ico"
+
     public init() {}
 
-    public func handles(path: String) -> Bool { path.hasPrefix(Self.prefix) }
+    public func handles(path: String) -> Bool { path.hasPrefix(Self.prefix) || path == Self.defaultIcon }
 
     public func reply(to request: HTTPRequestHead, isSecure: Bool) -> HTTPReply {
         guard request.method == "GET" || request.method == "HEAD" else {
             return .respond(
                 ErrorPage.response(405, "This can only be read.", headers: [HTTPHeader("Allow", "GET, HEAD")]))
         }
-        let name = request.path.dropFirst(Self.prefix.count)
+        let isIcon = request.path == Self.defaultIcon
+        let name = isIcon ? "icon.svg" : request.path.dropFirst(Self.prefix.count)
         guard let bytes = Self.bytes(of: String(name)) else {
             return .respond(ErrorPage.response(404, "There is nothing at this address."))
         }

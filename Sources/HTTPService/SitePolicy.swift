@@ -5,12 +5,14 @@ enum SitePolicy {
     private static let common = [
         HTTPHeader("X-Content-Type-Options", "nosniff"),
         HTTPHeader("Referrer-Policy", "same-origin"),
-        HTTPHeader("Cross-Origin-Resource-Policy", "same-origin"),
     ]
+
+    private static let own = HTTPHeader("Cross-Origin-Resource-Policy", "same-origin")
 
     /// Of pages of this library.
     static let page =
         common + [
+            own,
             HTTPHeader(
                 "Content-Security-Policy",
                 "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -21,9 +23,10 @@ enum SitePolicy {
     /// Of served files: what is in them is not trusted with this origin.
     static let file =
         common + [
+            own,
             HTTPHeader(
                 "Content-Security-Policy",
-                "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'")
+                "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'"),
         ]
 
     /// Of style sheets, scripts and pictures of this library.

@@ -26,6 +26,7 @@ enum ServeCommand {
             Option(
                 name: "--files", value: "DIR",
                 help: "show browsers the files below this folder, at /files/ on the same port"),
+            Option(name: "--dashboard", help: "show browsers what the server does, at /dashboard/ on the same port"),
             Option(name: "--files-writable", help: "with --files: allow uploads, new folders and removal"),
             .verbose, .json, .helpOption,
         ],
@@ -96,6 +97,10 @@ enum ServeCommand {
     }
 
     private static func servePages(of listener: OpaquePointer, _ arguments: Arguments) throws(Failure) {
+        if arguments.has("--dashboard") {
+            try Library.check(
+                "/dashboard/".withSlice { blip_listener_serve_dashboard(listener, $0) }, "use --dashboard")
+        }
         guard let folder = arguments.value("--files") else {
             guard !arguments.has("--files-writable") else { throw .usage("--files-writable needs --files beside it") }
             return

@@ -81,6 +81,7 @@ import Testing
     func assets() throws {
         let site = try Site()
         #expect(site.get("/-/blip/style.css").headers["content-type"] == "text/css; charset=utf-8")
+        #expect(site.get("/favicon.ico").headers["content-type"] == "image/svg+xml")
         #expect(site.get("/-/blip/none.css").status == 404)
         #expect(site.get("/elsewhere").status == 404)
         #expect(

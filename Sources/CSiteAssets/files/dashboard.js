@@ -125,7 +125,7 @@ function showMessages(messages) {
     const of = message.size === null ? "" : ` of ${bytes(message.size)}`;
     const way = message.incoming ? "from" : "to";
     bar.setAttribute("aria-label", `${message.kind} ${message.number}`);
-    text(label, ` ${message.profile || "no profile"}: ${message.kind} ${message.number} ${way} ${message.peer}, ${bytes(message.bytes)}${of}`);
+    text(label, ` ${message.profile ? `${message.profile}: ` : ""}${message.kind} ${message.number} ${way} ${message.peer}, ${bytes(message.bytes)}${of}`);
     return line;
   });
 }

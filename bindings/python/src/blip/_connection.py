@@ -77,6 +77,7 @@ _listener_release = bind("blip_listener_release")
 _listener_start = bind_waiting("blip_listener_start")
 _listener_start_unix = bind_waiting("blip_listener_start_unix")
 _listener_serve_files = bind("blip_listener_serve_files")
+_listener_serve_dashboard = bind("blip_listener_serve_dashboard")
 _files_options_new = bind("blip_files_options_new")
 _files_options_release = bind("blip_files_options_release")
 _files_options_set_writable = bind("blip_files_options_set_writable")
@@ -576,6 +577,10 @@ class BaseListener:
 
     def __repr__(self) -> str:
         return f"<blip listener at {self.url}>"
+
+    def serve_dashboard(self, prefix: str) -> None:
+        """Shows browsers what the runtime does, at the path `prefix` of this listener's port: to all who can connect."""
+        check(_listener_serve_dashboard(self._handle, text(prefix)), prefix)
 
     def serve_files(
         self,
