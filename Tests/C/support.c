@@ -579,3 +579,54 @@ blip_trust *make_trust(blip_runtime *runtime)
     blip_listener_release(listener);
     return kept.trust;
 }
+
+struct challenged {
+    struct counter told;
+    blip_challenge *challenge;
+};
+
+static void keep_challenge(blip_connection *connection, blip_challenge *challenge, void *context)
+{
+    struct challenged *challenged = context;
+    (void)connection;
+    challenged->challenge = blip_challenge_retain(challenge);
+    counter_add(&challenged->told, 1);
+}
+
+static void *ask_who_it_is(void *argument)
+{
+    static const char answer[] =
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"test\"\r\nContent-Length: 0\r\n\r\n";
+    int descriptor = accept(*(int *)argument, NULL, NULL);
+    char head[4096];
+    size_t size = 0;
+    ssize_t count;
+    while (size < sizeof head && (count = read(descriptor, head + size, sizeof head - size)) > 0) {
+        size += (size_t)count;
+        if (size >= 4 && memcmp(head + size - 4, "\r\n\r\n", 4) == 0)
+            break;
+    }
+    if (write(descriptor, answer, sizeof answer - 1) < 0)
+        test_note("the answer could not be written");
+    close(descriptor);
+    return NULL;
+}
+
+blip_challenge *make_challenge(blip_runtime *runtime)
+{
+    struct challenged challenged = {COUNTER, NULL};
+    blip_connection *connection = NULL;
+    pthread_t thread;
+    char url[64];
+    int descriptor = -1;
+    snprintf(url, sizeof url, "ws://127.0.0.1:%u/", open_silent_server(&descriptor));
+    REQUIRE_INT(pthread_create(&thread, NULL, ask_who_it_is, &descriptor), 0);
+    REQUIRE_OK(blip_connection_new(runtime, S(url), NULL, &connection));
+    REQUIRE_OK(blip_connection_set_challenge_callback(connection, keep_challenge, &challenged, NULL));
+    REQUIRE_OK(blip_connection_connect(connection));
+    REQUIRE_REACHES(&challenged.told, 1);
+    pthread_join(thread, NULL);
+    close(descriptor);
+    blip_connection_release(connection);
+    return challenged.challenge;
+}

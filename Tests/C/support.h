@@ -113,6 +113,8 @@ void set_server_handlers(blip_listener *listener);
 
 /* A certificate that waits to be judged, of a connection that has ended. */
 blip_trust *make_trust(blip_runtime *runtime);
+/* A challenge of a server that wants a password. */
+blip_challenge *make_challenge(blip_runtime *runtime);
 
 /* A TCP server that accepts and says nothing. Returns its port. */
 uint16_t open_silent_server(int *descriptor);

@@ -51,6 +51,7 @@ static void release_kind(int kind, void *handle)
     case KIND_POOL: blip_pool_release(handle); break;
     case KIND_MESSAGE: blip_message_release(handle); break;
     case KIND_TRUST: blip_trust_release(handle); break;
+    case KIND_CHALLENGE: blip_challenge_release(handle); break;
     case KIND_ERROR: blip_error_release(handle); break;
     case KIND_COUNTERS: blip_counters_release(handle); break;
     case KIND_TRANSPORT: blip_transport_release(handle); break;
@@ -125,6 +126,7 @@ static void make_all(void **handles)
     handles[KIND_RECONNECTOR] = reconnector;
     handles[KIND_POOL] = pool;
     handles[KIND_TRUST] = make_trust(runtime);
+    handles[KIND_CHALLENGE] = make_challenge(runtime);
     make_event_and_error(&handles[KIND_EVENT], &handles[KIND_ERROR]);
     for (int kind = 0; kind < KINDS; kind++)
         REQUIRE(handles[kind] != NULL);
