@@ -54,3 +54,7 @@ test-wheel: wheel ## tests of the wheels in environments of their own, and of th
 $(VENV_WHEEL)/ready: Tests/Distribution/requirements.txt
 	scripts/make-venv $(VENV_WHEEL) -r Tests/Distribution/requirements.txt
 	@touch $@
+
+.PHONY: release-check
+release-check: ## whether this commit could be released: version, changelog, ABI, programs, documents, packages
+	scripts/check-release

@@ -1,12 +1,16 @@
 """`make install`, as a packager sees it."""
 
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from program import ROOT, blip
+
+HEADER = (ROOT / "Include/blip.h").read_text()
+VERSION = ".".join(re.findall(r"^#define BLIP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)$", HEADER, re.M))
 
 PROGRAM = r"""
 #include <blip.h>
@@ -43,7 +47,7 @@ def test_everything_is_there(installed):
         "lib/cmake/blip/blip-config.cmake",
         "lib/libblip.so",
         "lib/libblip.so.1",
-        "lib/libblip.so.1.0.0",
+        f"lib/libblip.so.{VERSION}",
         "lib/pkgconfig/blip.pc",
         "share/bash-completion/completions/blip",
         "share/man/man1/blip.1",
@@ -69,7 +73,7 @@ def test_the_built_tool_finds_the_library_beside_itself():
 
 
 def test_neither_needs_a_swift_runtime(installed):
-    for file in ["bin/blip", "lib/libblip.so.1.0.0"]:
+    for file in ["bin/blip", f"lib/libblip.so.{VERSION}"]:
         needed = run("readelf", "-d", installed / file)
         assert "swift" not in needed and "Foundation" not in needed
 
