@@ -1524,8 +1524,9 @@ typedef void (*blip_challenge_fn)(
  * Looks at a client that asks to connect, before it is answered and before any message.
  *
  * Path, headers, addresses, TLS and certificate can be read. Set handlers, callbacks and user data
- * here; blip_connection_close refuses the client with HTTP 403. With a queue the client waits until
- * the callback was run or the event released; the handshake timeout goes on.
+ * here; blip_connection_reject turns the client away, blip_connection_close does so with HTTP 403,
+ * and after blip_connection_defer_accept it waits for a later decision. With a queue the client
+ * waits until the callback was run or the event released; the handshake timeout goes on.
  *
  * @param listener The listener.
  * @param connection The connection, in state BLIP_STATE_CONNECTING.
@@ -3139,6 +3140,170 @@ blip_status blip_connection_tls_is_resumed(blip_connection *connection, bool *re
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_request_path(blip_connection *connection, blip_slice *path);
+
+/**
+ * Gives the user of an accepted connection.
+ *
+ * Known when the accept callback is called, if the listener has users; or as what
+ * blip_connection_accept was given.
+ *
+ * @param connection The connection.
+ * @param user Receives the name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: user is NULL;
+ *     BLIP_ERROR_NOT_FOUND: no user is known.
+ *
+ * Ownership: user: it lies in the connection: valid while it lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_user(blip_connection *connection, blip_slice *user);
+
+/**
+ * Lets a client wait when the accept callback returns, until it is accepted or rejected.
+ *
+ * To be called in the accept callback, or with its event. The client waits until
+ * blip_connection_accept, blip_connection_reject or blip_connection_close is called, on any thread,
+ * at the longest until the handshake timeout. Keep the connection with blip_connection_retain.
+ *
+ * @param connection The connection.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it is not waiting to be
+ *     accepted, or is decided.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_defer_accept(blip_connection *connection);
+
+/**
+ * Accepts a client that waits.
+ *
+ * Only needed after blip_connection_defer_accept, or to say who the user is.
+ *
+ * @param connection The connection.
+ * @param user What blip_connection_user gives from now on; empty: as it was.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it is
+ *     not waiting to be accepted, or is decided.
+ *
+ * Ownership: user is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_accept(blip_connection *connection, blip_slice user);
+
+/**
+ * Turns a client away that waits to be accepted, with an HTTP status of choice.
+ *
+ * With 401, say what is wanted: blip_connection_add_response_header with WWW-Authenticate.
+ *
+ * @param connection The connection.
+ * @param status 400 to 599.
+ * @param text The answer's body, for people; empty: a standard text.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     status is out of its range; BLIP_ERROR_STATE: it is not waiting to be accepted, or is
+ *     decided.
+ *
+ * Ownership: text is borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_reject(blip_connection *connection, int32_t status, blip_slice text);
+
+/**
+ * Adds a header to the answer that a client who waits to be accepted will get, whatever it is.
+ *
+ * At most 32. Such as Set-Cookie, or WWW-Authenticate with status 401.
+ *
+ * @param connection The connection.
+ * @param name The header's name.
+ * @param value The header's value.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     cannot be sent, or is one that blip_connection_options_add_header refuses; BLIP_ERROR_LIMIT:
+ *     there are 32; BLIP_ERROR_STATE: it is not waiting to be accepted, or is decided.
+ *
+ * Ownership: name and value are borrowed for the call.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_add_response_header(
+    blip_connection *connection, blip_slice name, blip_slice value);
+
+/**
+ * Gives the scheme of the credentials that a client presents, in lower case.
+ *
+ * This and the next functions read its header Authorization for the accept callback. Unless the
+ * listener has users of its own, nobody has checked it.
+ *
+ * Source: RFC 9110 §11.4.
+ *
+ * @param connection The connection.
+ * @param scheme Receives the name, such as "basic", "digest" or "bearer".
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: scheme is NULL;
+ *     BLIP_ERROR_NOT_FOUND: it presents none that can be read, or the connection is open.
+ *
+ * Ownership: scheme: it lies in the connection: valid until the open callback has been run.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_credential_scheme(blip_connection *connection, blip_slice *scheme);
+
+/**
+ * Gives the user name that a client presents by Basic or Digest.
+ *
+ * @param connection The connection.
+ * @param user Receives the name.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: user is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there is none, it is hidden, or the connection is open.
+ *
+ * Ownership: user: it lies in the connection: valid until the open callback has been run.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_credential_user(blip_connection *connection, blip_slice *user);
+
+/**
+ * Gives the password that a client presents by Basic, or the token by Bearer or another scheme.
+ *
+ * @param connection The connection.
+ * @param secret Receives the password or token.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: secret is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there is none, or the connection is open.
+ *
+ * Ownership: secret: it lies in the connection: valid until the open callback has been run, then it
+ * is overwritten.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_credential_secret(blip_connection *connection, blip_slice *secret);
+
+/**
+ * Gives a parameter of the credentials that a client presents, as Digest has them.
+ *
+ * @param connection The connection.
+ * @param name The parameter's name, whatever its case, such as "nonce".
+ * @param value Receives the value, without quotes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     value is NULL; BLIP_ERROR_NOT_FOUND: there is none, or the connection is open.
+ *
+ * Ownership: name is borrowed for the call. value lies in the connection: valid until the open
+ * callback has been run.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_credential_parameter(
+    blip_connection *connection, blip_slice name, blip_slice *value);
+
+/**
+ * Compares a password with what a client presents by Basic or Digest.
+ *
+ * In constant time. Of Digest the answer is computed for this request; that the nonce in it
+ * (blip_connection_credential_parameter) is one that the program has given out, and not too often
+ * used, is for the program to check.
+ *
+ * Source: RFC 7616 §3.4.
+ *
+ * @param connection The connection.
+ * @param password The password that would be right.
+ * @param matches Receives the answer.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     matches is NULL; BLIP_ERROR_NOT_FOUND: it presents neither Basic nor Digest, or the
+ *     connection is open.
+ *
+ * Ownership: password is borrowed for the call; wiping it is the caller's.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_connection_check_password(
+    blip_connection *connection, blip_slice password, bool *matches);
 
 /**
  * Gives a header of the peer's HTTP head: of the client's request, or of the server's answer.
@@ -4963,6 +5128,109 @@ blip_status blip_listener_options_add_protocol(blip_listener_options *options, b
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_listener_options_set_queue(blip_listener_options *options, blip_queue *queue);
+
+/**
+ * Sets the realm that clients are told when a password is asked for.
+ *
+ * Source: RFC 9110 §11.5.
+ *
+ * @param options The options.
+ * @param realm The text, without control characters; empty: "BLIP", the default.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     has a control character, or spaces at its ends.
+ *
+ * Ownership: realm is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_realm(blip_listener_options *options, blip_slice realm);
+
+/**
+ * Adds a user, by a password.
+ *
+ * With at least one user, each request has to bring the name and password of one, by the scheme
+ * Basic; others get status 401 and are closed. That goes for what else the port serves, too, and
+ * BLIP 1, which knows no users, is turned away. Use TLS: Basic shows the password to the network.
+ *
+ * What is kept is a salted hash (scrypt, 16 MiB); making one takes about 50 ms, in this call. To
+ * compare one takes as long and happens on up to two threads of the library's own, never on a loop;
+ * at most 64 clients wait for that, more get status 503. Credentials that were right are remembered
+ * by a keyed hash (1,024 of them), so that a client that comes again is let in at once. Names that
+ * nobody has take as long as wrong passwords. A name that was added before gets the new password.
+ *
+ * Source: RFC 7617; RFC 7914.
+ *
+ * @param options The options.
+ * @param name The user name, not empty, without colon.
+ * @param password The password.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: the
+ *     name is empty, has a colon, or one of them a control character; BLIP_ERROR_RESOURCES: OpenSSL
+ *     has no memory for it.
+ *
+ * Ownership: name and password are borrowed for the call; wiping them is the caller's.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_user(
+    blip_listener_options *options, blip_slice name, blip_slice password);
+
+/**
+ * Adds a user, by a hash that blip_password_hash has made.
+ *
+ * @param options The options.
+ * @param name The user name, not empty, without colon.
+ * @param hash Such as "$scrypt$ln=14,r=8,p=1$salt$hash"; one that takes up to 64 MiB is allowed.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     is no such hash, or no such name.
+ *
+ * Ownership: name and hash are borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_user_hash(
+    blip_listener_options *options, blip_slice name, blip_slice hash);
+
+/** The most bytes that blip_password_hash gives. Since 1.0. */
+#define BLIP_PASSWORD_HASH_SIZE 256
+
+/**
+ * Makes a salted hash of a password, for a file of users.
+ *
+ * Takes about 50 ms and 16 MiB.
+ *
+ * Source: RFC 7914.
+ *
+ * @param password The password.
+ * @param buffer Where the text goes; not NUL-terminated.
+ * @param capacity Room in buffer; BLIP_PASSWORD_HASH_SIZE is always enough.
+ * @param size Receives the number of bytes.
+ * @return BLIP_OK; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: buffer or size is NULL; BLIP_ERROR_LIMIT:
+ *     it does not fit; BLIP_ERROR_RESOURCES: OpenSSL has no memory for it.
+ *
+ * Ownership: password is borrowed for the call; the text is copied into the caller's buffer.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_password_hash(
+    blip_slice password, void *buffer, size_t capacity, size_t *size);
+
+/**
+ * Adds a web page's origin whose scripts may connect.
+ *
+ * Browsers name the origin of the page in every upgrade, and pages cannot forge it; programs
+ * usually send none and are not concerned. By default only pages of the host and port that the
+ * request is for may connect, so that no other page can use a browser, which may stand behind a
+ * firewall or be logged in, to reach the listener; others get status 403. A listener that must not
+ * serve pages that were made to have its own name (DNS rebinding) needs a list. With a list,
+ * those on it may connect and no others.
+ *
+ * Source: RFC 6455 §10.2; RFC 6454.
+ *
+ * @param options The options.
+ * @param origin Such as "https://app.example:8443"; "null": pages without origin; "*": all.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     is no origin.
+ *
+ * Ownership: origin is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_origin(blip_listener_options *options, blip_slice origin);
 
 /**
  * Adds a path that is served.

@@ -146,6 +146,11 @@ extension Connection {
     /// A client's request to upgrade.
     private func handle(_ request: HTTPRequestHead, _ upgrade: Upgrade) {
         guard let listener else { return finish(Failure(BLIP_ERROR_CLOSED, "The listener was stopped.")) }
+        admit(request, listener) { [self] in answer($0, upgrade, listener) }
+    }
+
+    /// The same, from a client that may ask.
+    private func answer(_ request: HTTPRequestHead, _ upgrade: Upgrade, _ listener: Listener) {
         if let path = listener.metricsPath, path.utf8.elementsEqual(request.path.utf8) {
             return answerMetrics(request)
         }
@@ -154,14 +159,14 @@ extension Connection {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
         case .accept(let subprotocol, let response):
+            if refusesOrigin(request, listener) { return }
             upgrade.subprotocol = subprotocol
             upgrade.output = response
             rememberHead(path: request.pathAndQuery, request.headers)
             phase = .waitingForAccept
             tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
             if let handler = listener.acceptHandler {
-                rememberAddresses()
-                deliver(Event(.accept(handler), connection: self, listener: listener))
+                present(request, handler, listener)
             } else {
                 continueAfterAccept()
             }
@@ -186,7 +191,9 @@ extension Connection {
 
     /// The program has seen the request; from any thread.
     func acceptDidSettle() {
-        perform { [self] in continueAfterAccept() }
+        perform { [self] in
+            if withInfo({ $0.decision })?.isWaiting != true { continueAfterAccept() }
+        }
     }
 
     func continueAfterAccept() {
@@ -196,6 +203,7 @@ extension Connection {
                 ServerHandshake.refusal(status: 403, text: "The connection was refused."),
                 Failure(BLIP_ERROR_CLOSED, domain: "HTTP", code: 403, "The connection was refused."))
         }
+        if refusesByDecision() { return }
         tell(BLIP_OBSERVE_AUTHENTICATED)
         if isFramed { return carrierDidOpen() }
         if let upgrade { open(subprotocol: upgrade.subprotocol) } else { openStream() }
@@ -331,11 +339,12 @@ extension Connection {
     /// is the largest thing that they would hold.
     func openDidSettle() {
         guard isIncoming else { return }
-        let head = withInfo { info -> HTTPHeadRecord? in
-            defer { info.head = nil }
-            return info.head
+        let old = withInfo { info -> (HTTPHeadRecord?, AcceptDecision?) in
+            defer { (info.head, info.decision) = (nil, nil) }
+            return (info.head, info.decision)
         }
-        _ = consume head
+        // Let go of behind the lock.
+        withExtendedLifetime(old) {}
     }
 }
 

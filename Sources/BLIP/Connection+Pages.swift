@@ -10,7 +10,9 @@ extension Connection {
         let services = listener.services
         guard !services.isEmpty, !request.headers.contains("websocket", in: "Upgrade"), let stream else { return false }
         let session = HTTPSession(
-            services: services, isSecure: stream.isSecure, maximumHead: configuration.httpHead, now: { time(nil) })
+            services: services, isSecure: stream.isSecure, maximumHead: configuration.httpHead,
+            // Each request has to bring its credentials: what is in front of us may mix those of several clients.
+            maximumRequests: listener.access.hasUsers ? 1 : 1000, now: { time(nil) })
         let page = HTTPConnection(context: context, listener: listener, stream: stream, session: session)
         session.begin(request)
         page.begin()

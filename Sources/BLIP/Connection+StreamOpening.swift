@@ -39,13 +39,16 @@ extension Connection {
     /// Takes an accepted client for one of BLIP 1.
     func acceptStream() {
         guard let listener else { return finish(Failure(BLIP_ERROR_CLOSED, "The listener was stopped.")) }
+        guard !listener.access.hasUsers else {
+            return finish(
+                Failure(BLIP_ERROR_HTTP, "The listener wants to know its users, which BLIP 1 has no way to tell."))
+        }
         upgrade = nil
         version = .v1
         phase = .waitingForAccept
         tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
         if let handler = listener.acceptHandler {
-            rememberAddresses()
-            deliver(Event(.accept(handler), connection: self, listener: listener))
+            present(nil, handler, listener)
         } else {
             continueAfterAccept()
         }

@@ -16,6 +16,10 @@ struct ConnectionInfo {
     var url: Text?
     var path: Text?
     var head: HTTPHeadRecord?
+    /// What a program decides about a client; until the open callback has been run.
+    var decision: AcceptDecision?
+    /// Whose credentials were right.
+    var user: Text?
     var error: OwnedError?
     var closeCode: Int32 = 0
     var userData: Handler<Never>?

@@ -13,7 +13,11 @@ final class HTTPHeadRecord: @unchecked Sendable {
             bytes.append(0)
         }
         text = Text(bytes)
+        bytes.wipe()
     }
+
+    /// It may hold passwords, tokens and cookies.
+    deinit { text.wipe() }
 
     /// The value of the first header of that name, whatever its case; it lies in this record's memory.
     func value(of name: String) -> UnsafeRawBufferPointer? {

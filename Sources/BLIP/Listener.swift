@@ -17,6 +17,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     let speaksBLIP1: Bool
     let speaksWebSocket: Bool
     let metricsPath: String?
+    let access: ListenerAccess
     private let maximumConnections: Int
     private let setupFailure: Failure?
     private(set) var handle: OpaquePointer?
@@ -70,6 +71,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         speaksBLIP1 = options.speaksBLIP1
         speaksWebSocket = options.speaksWebSocket
         metricsPath = options.metricsPath
+        access = options.access
         totals = runtime.contexts.map { _ in CounterTotals() }
         maximumConnections = Int(options.maximumConnections)
         handle = HandleTable.create(self)

@@ -1,5 +1,6 @@
 import CBLIP
 import Transport
+import WebSocketProtocol
 
 /// Options of a listener.
 public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendable {
@@ -12,6 +13,9 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
     private(set) var speaksBLIP1 = false
     private(set) var speaksWebSocket = true
     private var requiresClientCertificate = false
+    private var realm = "BLIP"
+    private var users: [String: PasswordHash] = [:]
+    private var origins: [String] = []
 
     deinit { HandleTable.freeSlot(slot) }
 
@@ -35,6 +39,45 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
         caFile = path.isEmpty ? nil : path
         requiresClientCertificate = required
     }
+
+    // MARK: Who may connect
+
+    public func setRealm(_ text: String) -> blip_status {
+        guard HTTPHeader("X", text).isValid else { return BLIP_ERROR_ARGUMENT }
+        realm = text.isEmpty ? "BLIP" : text
+        return BLIP_OK
+    }
+
+    public func addUser(_ name: String, _ password: UnsafeRawBufferPointer) -> blip_status {
+        let password = SecretBytes(password)
+        guard !name.isEmpty, BasicCredentials.header(user: name, password: password) != nil else {
+            return BLIP_ERROR_ARGUMENT
+        }
+        guard let hash = PasswordHash(password, salt: Randomness.bytes(16)) else { return BLIP_ERROR_RESOURCES }
+        users[name] = hash
+        return BLIP_OK
+    }
+
+    public func addUser(_ name: String, hash: String) -> blip_status {
+        guard !name.isEmpty, BasicCredentials.header(user: name, password: SecretBytes("")) != nil,
+            let hash = PasswordHash(text: hash)
+        else { return BLIP_ERROR_ARGUMENT }
+        users[name] = hash
+        return BLIP_OK
+    }
+
+    /// A hash as text, for `addUser`; nil: OpenSSL refuses.
+    public static func hash(_ password: UnsafeRawBufferPointer) -> Text? {
+        PasswordHash(SecretBytes(password), salt: Randomness.bytes(16)).map { Text($0.text) }
+    }
+
+    public func addOrigin(_ origin: String) -> blip_status {
+        guard OriginRules.isValid(origin) else { return BLIP_ERROR_ARGUMENT }
+        origins.append(origin)
+        return BLIP_OK
+    }
+
+    var access: ListenerAccess { ListenerAccess(realm: realm, users: users, origins: origins) }
 
     public func setBLIP1(_ enabled: Bool) { speaksBLIP1 = enabled }
     public func setWebSocket(_ enabled: Bool) { speaksWebSocket = enabled }

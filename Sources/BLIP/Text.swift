@@ -1,4 +1,5 @@
 import CBLIP
+import Glibc
 
 /// Immutable bytes at a fixed address: what a `blip_slice` given to the program points to.
 public final class Text: @unchecked Sendable {
@@ -23,6 +24,9 @@ public final class Text: @unchecked Sendable {
     }
 
     deinit { storage.deallocate() }
+
+    /// Overwrites the bytes; for the last holder of a secret.
+    func wipe() { explicit_bzero(storage, count) }
 
     public var slice: blip_slice { blip_slice(data: UnsafeRawPointer(storage), size: count) }
 

@@ -32,4 +32,14 @@ final class Upgrade {
     }
 
     private var sent = 0
+
+    /// Adds lines to an answer that was not sent yet; invalid ones are left out.
+    func add(_ headers: [HTTPHeader]) {
+        guard !headers.isEmpty, sent == 0, output.count > 2 else { return }
+        output.removeLast(2)
+        for header in headers where header.isValid {
+            output += Array("\(header.name): \(header.value)\r\n".utf8)
+        }
+        output += [0x0D, 0x0A]
+    }
 }

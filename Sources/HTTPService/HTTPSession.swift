@@ -18,6 +18,7 @@ public final class HTTPSession {
     private let services: [any HTTPService]
     private let isSecure: Bool
     private let maximumHead: Int
+    private let maximumRequests: Int
     private let now: () -> Int
     private var parser: HTTPHeadParser
     private var place = Place.head
@@ -36,11 +37,16 @@ public final class HTTPSession {
     /// - Parameters:
     ///   - isSecure: the connection is over TLS.
     ///   - maximumHead: bytes of a request's head.
+    ///   - maximumRequests: after that many the connection ends.
     ///   - now: seconds since 1970.
-    public init(services: [any HTTPService], isSecure: Bool, maximumHead: Int, now: @escaping () -> Int) {
+    public init(
+        services: [any HTTPService], isSecure: Bool, maximumHead: Int, maximumRequests: Int = 1000,
+        now: @escaping () -> Int
+    ) {
         self.services = services
         self.isSecure = isSecure
         self.maximumHead = maximumHead
+        self.maximumRequests = maximumRequests
         self.now = now
         parser = HTTPHeadParser(.request, maximum: maximumHead)
     }
@@ -126,7 +132,7 @@ public final class HTTPSession {
         requestCount += 1
         isHead = request.method == "HEAD"
         let connection = request.headers.contains("close", in: "Connection")
-        keepsAlive = request.minorVersion == 1 && !connection && requestCount < 1000
+        keepsAlive = request.minorVersion == 1 && !connection && requestCount < maximumRequests
         let reader = HTTPBodyReader(request)
         let expects = request["Expect"]
         if let expects, expects.lowercased() != "100-continue" {

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from . import sync
 from ._asyncio import Connection, Listener, Pool, Reconnector, Reply, Request, connect, reconnect, serve
-from ._authentication import Challenge, clear_cookies, cookies, set_cookie
+from ._authentication import Challenge, clear_cookies, cookies, hash_password, set_cookie
 from ._body import Body
 from ._connection import IP_POLICIES, LIMITS
 from ._counters import COUNTERS, Counters, counters, metrics_text
@@ -73,6 +73,7 @@ __all__ = [
     "cookies",
     "reconnect",
     "counters",
+    "hash_password",
     "metrics_text",
     "serve",
     "set_cookie",

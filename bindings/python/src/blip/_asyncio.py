@@ -1168,6 +1168,10 @@ def serve(
     max_connections: Optional[int] = None,
     blip1: bool = False,
     websocket: bool = True,
+    realm: Optional[str] = None,
+    users: Optional[Mapping[str, str]] = None,
+    user_hashes: Optional[Mapping[str, str]] = None,
+    origins: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
@@ -1176,7 +1180,9 @@ def serve(
     interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
     Unix socket instead. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
     by default. blip1: also take clients of BLIP 1, which has no WebSocket, path or credentials; websocket=False:
-    take no others. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
+    take no others. users: {name: password} that clients must have, or user_hashes: {name: hash} as `hash_password`
+    makes them; realm: what clients are told then. origins: of web pages that may connect, by default those of the same
+    host and port; "*" for all. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
     """
     given = dict(locals())

@@ -57,6 +57,16 @@ _connection_is_secure = bind("blip_connection_is_secure")
 _connection_is_incoming = bind("blip_connection_is_incoming")
 _connection_backlog = bind("blip_connection_backlog")
 _connection_http_header = bind("blip_connection_http_header")
+_connection_user = bind("blip_connection_user")
+_connection_credential_scheme = bind("blip_connection_credential_scheme")
+_connection_credential_user = bind("blip_connection_credential_user")
+_connection_credential_secret = bind("blip_connection_credential_secret")
+_connection_credential_parameter = bind("blip_connection_credential_parameter")
+_connection_check_password = bind("blip_connection_check_password")
+_connection_defer_accept = bind("blip_connection_defer_accept")
+_connection_accept = bind("blip_connection_accept")
+_connection_reject = bind("blip_connection_reject")
+_connection_add_response_header = bind("blip_connection_add_response_header")
 _connection_url = bind("blip_connection_url")
 _connection_protocol = bind("blip_connection_protocol")
 _connection_local_address = bind("blip_connection_local_address")
@@ -271,6 +281,14 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
             options.set("set_websocket", False)
         if given.get("max_connections") is not None:
             options.set("set_max_connections", given["max_connections"])
+        if given.get("realm") is not None:
+            options.set("set_realm", text(given["realm"]))
+        for name, password in (given.get("users") or {}).items():
+            options.set("add_user", text(name), text(password))
+        for name, hashed in (given.get("user_hashes") or {}).items():
+            options.set("add_user_hash", text(name), text(hashed))
+        for origin in _list(given.get("origins")):
+            options.set("add_origin", text(origin))
         if given.get("metrics_path") is not None:
             options.set("set_metrics_path", text(given["metrics_path"]))
         out = c_void_p()
@@ -415,6 +433,51 @@ class BaseConnection:
             return None
         check(status)
         return take(out).decode("utf-8", "replace")
+
+    @property
+    def user(self) -> Optional[str]:
+        """The user of an accepted connection, if one is known."""
+        return self._text(_connection_user)
+
+    @property
+    def credentials(self) -> Optional[Tuple[str, Optional[str], Optional[str]]]:
+        """What a client presents, for `on_connect`: scheme, user, password or token."""
+        scheme = self._text(_connection_credential_scheme)
+        if scheme is None:
+            return None
+        return scheme, self._text(_connection_credential_user), self._text(_connection_credential_secret)
+
+    def credential(self, name: str) -> Optional[str]:
+        """A parameter of the credentials that a client presents, for `on_connect`, such as "nonce" of Digest."""
+        out = OutSlice()
+        status = _connection_credential_parameter(self._handle, text(name), byref(out))
+        if status == Status.NOT_FOUND:
+            return None
+        check(status)
+        return take(out).decode("utf-8", "replace")
+
+    def has_password(self, password: str) -> bool:
+        """Whether a client presents this password, by Basic or Digest; for `on_connect`."""
+        out = c_bool()
+        status = _connection_check_password(self._handle, text(password), byref(out))
+        if status == Status.NOT_FOUND:
+            return False
+        check(status)
+        return out.value
+
+    def defer_accept(self) -> None:
+        """In `on_connect`: the client waits until it is accepted or rejected."""
+        check(_connection_defer_accept(self._handle), "defer")
+
+    def accept(self, user: str = "") -> None:
+        """Lets a client in that waits, as that user."""
+        check(_connection_accept(self._handle, text(user)), "accept")
+
+    def reject(self, status: int = 403, reason: str = "", headers: Optional[Headers] = None) -> None:
+        """In `on_connect`, or later if deferred: turns the client away with an HTTP status."""
+        for name, value in _pairs(headers or ()):
+            check(_connection_add_response_header(self._handle, text(name), text(value)), "reject")
+        check(_connection_reject(self._handle, status, text(reason)), "reject")
 
     @property
     def close_code(self) -> int:

@@ -177,6 +177,21 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_wait_closed": (STATUS, (HANDLE, c_int64)),
     "blip_connection_state": (STATUS, (HANDLE, POINTER(c_int32))),
     "blip_connection_is_active": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_connection_user": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_defer_accept": (STATUS, (HANDLE,)),
+    "blip_connection_accept": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_reject": (STATUS, (HANDLE, c_int32, SLICE)),
+    "blip_connection_add_response_header": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_connection_credential_scheme": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_credential_user": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_credential_secret": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_credential_parameter": (STATUS, (HANDLE, SLICE, POINTER(OutSlice))),
+    "blip_connection_check_password": (STATUS, (HANDLE, SLICE, POINTER(c_bool))),
+    "blip_listener_options_set_realm": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_options_add_user": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_listener_options_add_user_hash": (STATUS, (HANDLE, SLICE, SLICE)),
+    "blip_listener_options_add_origin": (STATUS, (HANDLE, SLICE)),
+    "blip_password_hash": (STATUS, (SLICE, c_void_p, c_size_t, POINTER(c_size_t))),
     "blip_connection_url": (STATUS, (HANDLE, POINTER(OutSlice))),
     "blip_connection_error": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_connection_close_code": (STATUS, (HANDLE, POINTER(c_int32))),
@@ -478,6 +493,7 @@ EVENT_BYE = 20
 EVENT_CLOSE_REQUEST = 21
 EVENT_CHALLENGE = 41
 COOKIES_SIZE = 8192
+PASSWORD_HASH_SIZE = 256
 EVENT_OBSERVED = 30
 EVENT_RECONNECTOR = 31
 EVENT_TRUST = 40
