@@ -129,6 +129,12 @@ def reconnecting(folder):
             findings.append("the client does not end")
             client.kill()
             client.communicate()
+def without_network(folder):
+    findings = []
+    result = run(folder / "pipe_transport", "hello, pipe")
+    expect(findings, (result.returncode, result.stdout) == (0, b"HELLO, PIPE"), f"pipe_transport: {result}")
+    result = run(folder / "memory_pair", "4")
+    expect(findings, (result.returncode, result.stdout) == (0, b"1\n2\n3\n4\n"), f"memory_pair: {result}")
     return findings
 
 
@@ -159,6 +165,7 @@ def checks(arguments):
         ("clients on poll, libuv and GLib", lambda: guarded(loops, examples)),
         ("reconnect", lambda: guarded(reconnecting, examples)),
         ("chat_server and chat", lambda: guarded(chat, examples)),
+        ("pipe_transport and memory_pair", lambda: guarded(without_network, examples)),
     ]
 
 
