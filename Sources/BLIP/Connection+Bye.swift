@@ -20,6 +20,9 @@ extension Connection {
     /// A peer that knows "Bye" has heard ours, or has said its own.
     var hasSaidBye: Bool { farewell.map { $0.isSaid || $0.isAgreed } ?? false }
 
+    /// The end of a stream of version 1 is no accident: somebody has said "Bye".
+    var isEndExpected: Bool { farewell.map { $0.isAgreed || ($0.isSaid && isDraining) } ?? false }
+
     // MARK: Ours
 
     /// Asks the peer to agree to closing; any thread. The handler is told once.

@@ -188,7 +188,7 @@ extension Connection {
         switch phase {
         case .closing:
             finish(failure)
-        case .open where version == .v1 && error == nil && farewell?.isAgreed == true:
+        case .open where version == .v1 && error == nil && isEndExpected:
             finish(nil)
         case .open:
             finish(
