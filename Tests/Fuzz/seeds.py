@@ -54,6 +54,21 @@ def properties():
     yield b"\x03\x01" + b"\x00\x05hello\x01!\x04\x01\x02\x03abc\x02\x01\x05\x10\x00\x06\x02zz\x03\x02\x07\x00\x00"
 
 
+def carriers():
+    """A mode, then steps; see the target."""
+    for mode, version in enumerate([1, 2, 3, 1]):
+        for case in cases(f"v{version}-frames.json"):
+            steps = bytearray([mode] + [0] * (mode == 3))
+            for frame in map(bytes.fromhex, case["frames"]):
+                if len(frame) < 256:
+                    steps += bytes([4, len(frame)]) + frame + bytes([0] * (version == 1 and mode == 3)) + b"\x06"
+            yield bytes(steps[:4000])
+    bye = b"\x00\x06\x02\x00Bye\x00"
+    yield bytes([0, 0, 0, 1, 0, 1, len(bye)]) + bye + bytes([6, 9, 6, 5, 1, 3, 6])
+    yield bytes([3, 1, 0, 0, 1, 0, 1, len(bye)]) + bye + bytes([7, 6, 9, 6, 5, 1, 3, 6])
+    yield bytes([4, 5, 0, 5, 133, 3, 200, 6, 8, 6, 136, 6, 5, 2, 9, 6, 10, 6])
+
+
 def engine():
     """Configuration and level, then steps; see the target."""
     for shape in range(0, 256, 7):
