@@ -81,11 +81,17 @@ extension Connection {
         switch phase {
         case .closed, .closing: return
         case .open:
-            guard let session = openSession() else { return finish(failure) }
+            // Without a stream there is nothing to be written, so that a session that rests need not be made.
+            let session = isFramed ? session : openSession()
+            guard session != nil || isFramed else { return finish(failure) }
             if !isDraining { tell(BLIP_OBSERVE_WILL_CLOSE, nil, failure?.status ?? BLIP_OK) }
             let pending = failure ?? Failure(BLIP_ERROR_CLOSED, "The connection was closed by this side.")
             startClosing(pending: pending, final: failure)
-            session.link.close(code: code, reason: reason, self)
+            if let session {
+                session.link.close(code: code, reason: reason, self)
+            } else {
+                endCarrier(code: code, reason: reason)
+            }
         case .waitingForAccept:
             tell(BLIP_OBSERVE_WILL_CLOSE, nil, failure?.status ?? BLIP_OK)
             refuse(
@@ -242,6 +248,7 @@ extension Connection {
         // A message that waits to be used again keeps its connection, and with it the loop that keeps the message.
         loop.post { [context] in context.reclaim() }
         endCounters(wasIdle: wasIdle)
+        if let link = session?.link as? FrameLink { context.frameSessions.remove(link) }
         session = nil
         farewell = nil
         stream = nil

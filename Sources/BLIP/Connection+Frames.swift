@@ -261,6 +261,30 @@ extension Connection {
         finish(failure)
     }
 
+    // MARK: Sessions
+
+    /// Goes on where the session before has rested.
+    func wakeSession(_ session: Session, _ link: FrameLink) {
+        context.frameSessions.add(self, link, loop)
+        guard let rest = session.record.rest else { return }
+        session.record.rest = nil
+        session.engine.goOn(from: rest, session.record.current.engine)
+        link.bytesSent = session.record.current.bytesSent
+        link.bytesReceived = session.record.current.bytesReceived
+    }
+
+    /// Gives up the session if nothing is under way. Where no session is in use.
+    func restSession() -> Bool {
+        guard phase == .open, let session, let link = session.link as? FrameLink, !session.isBroken,
+            session.flushing.isEmpty, farewell == nil, !isDraining, carrier?.held == nil, let rest = session.engine.rest()
+        else { return false }
+        publishCounters(session)
+        session.record.rest = rest
+        link.place = -1
+        self.session = nil
+        return true
+    }
+
     // MARK: Reading
 
     func resumeReading() {

@@ -245,10 +245,12 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         let engine = Engine(
             version: version, limits: configuration.limits, compressionLevel: configuration.compressionLevel,
             makeMessage: { context.makeMessage() })
-        let record = CounterRecord(listenerTotals: listener?.totals(of: context))
+        let known = isFramed ? withInfo { $0.record } : nil
+        let record = known ?? CounterRecord(listenerTotals: listener?.totals(of: context))
         let new = Session(engine: engine, link: makeLink(), record: record)
-        withInfo { $0.record = record }
+        if known == nil { withInfo { $0.record = record } }
         session = new
+        if let link = new.link as? FrameLink { wakeSession(new, link) }
         return new
     }
 

@@ -14,6 +14,8 @@ final class CounterRecord: @unchecked Sendable {
     let listenerTotals: CounterTotals?
 
     // The loop's.
+    /// Where the engine goes on, of a connection that has given up its session.
+    var rest: EngineRest?
     var errorsSent: UInt64 = 0
     var errorsReceived: UInt64 = 0
     var readingPaused: UInt64 = 0

@@ -2,6 +2,8 @@
 final class FrameLink: Link {
     var bytesSent: UInt64 = 0
     var bytesReceived: UInt64 = 0
+    /// Its place among the sessions of the loop.
+    var place = -1
 
     override func close(code: UInt16, reason: [UInt8], _ connection: Connection) {
         connection.endCarrier(code: code, reason: reason)

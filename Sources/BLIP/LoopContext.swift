@@ -20,6 +20,9 @@ public final class LoopContext: @unchecked Sendable {
 
     /// The message that an interceptor looks at now, and may change.
     var intercepted: UnsafeMutableRawPointer?
+    /// Made with the first connection without a stream that is used.
+    private(set) lazy var frameSessions = FrameSessions()
+
     private var drainWaiter: Waiter?
 
     /// Sums over all connections that the loop ever had; with `changed`, under `infoLock`.

@@ -170,6 +170,46 @@ TEST(many_requests_at_once_go_through_pairs)
     }
 }
 
+/* More pairs than a loop keeps sessions of: what they have counted goes on. */
+TEST_SECONDS(sessions_of_pairs_rest_and_go_on, 120)
+{
+    enum { MANY = 1500, ROUNDS = 3 };
+    static blip_connection *a[MANY], *b[MANY];
+    static struct outcome outcomes[MANY];
+    blip_runtime *runtime = make_runtime(1);
+    for (int i = 0; i < MANY; i++) {
+        REQUIRE_OK(blip_connection_pair(runtime, runtime, NULL, &a[i], &b[i]));
+        REQUIRE_OK(blip_connection_set_handler(b[i], S("echo"), 0, echo_handler, NULL, NULL));
+    }
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int i = 0; i < MANY; i++)
+            REQUIRE_OK(send_request(a[i], "echo", "again", &outcomes[i]));
+        for (int i = 0; i < MANY; i++) {
+            REQUIRE(outcome_wait(&outcomes[i]));
+            CHECK_STATUS(outcomes[i].status, BLIP_OK);
+            CHECK(strcmp(outcomes[i].text, "again") == 0);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        blip_counters *counters = NULL;
+        uint64_t figure = 0;
+        REQUIRE_OK(blip_connection_snapshot(a[i], &counters));
+        CHECK_OK(blip_counters_value(counters, BLIP_COUNTER_MESSAGES_SENT, &figure));
+        CHECK_INT(figure, ROUNDS);
+        CHECK_OK(blip_counters_value(counters, BLIP_COUNTER_BYTES_SENT, &figure));
+        CHECK_INT(figure % ROUNDS, 0);
+        CHECK(figure > 0);
+        blip_counters_release(counters);
+        blip_connection_close(a[i], 1000, S(""));
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK_OK(blip_connection_wait_closed(b[i], SOON));
+        blip_connection_release(a[i]);
+        blip_connection_release(b[i]);
+    }
+    drop_runtime(runtime);
+}
+
 TEST(the_end_of_a_pair_has_its_code)
 {
     for (int same = 0; same < 2; same++) {
