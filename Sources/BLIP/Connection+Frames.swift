@@ -276,7 +276,8 @@ extension Connection {
     /// Gives up the session if nothing is under way. Where no session is in use.
     func restSession() -> Bool {
         guard phase == .open, let session, let link = session.link as? FrameLink, !session.isBroken,
-            session.flushing.isEmpty, farewell == nil, !isDraining, carrier?.held == nil, let rest = session.engine.rest()
+            session.flushing.isEmpty, farewell == nil, !isDraining, carrier?.held == nil,
+            let rest = session.engine.rest()
         else { return false }
         publishCounters(session)
         session.record.rest = rest

@@ -129,6 +129,9 @@ def reconnecting(folder):
             findings.append("the client does not end")
             client.kill()
             client.communicate()
+    return findings
+
+
 def without_network(folder):
     findings = []
     result = run(folder / "pipe_transport", "hello, pipe")
