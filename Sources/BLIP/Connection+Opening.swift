@@ -154,7 +154,7 @@ extension Connection {
         if let path = listener.metricsPath, path.utf8.elementsEqual(request.path.utf8) {
             return answerMetrics(request)
         }
-        if servePages(request, listener) || openDashboard(request, upgrade, listener) { return }
+        if showPages(request, upgrade, listener) || openDashboard(request, upgrade, listener) { return }
         switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
@@ -206,6 +206,8 @@ extension Connection {
         if refusesByDecision() { return }
         tell(BLIP_OBSERVE_AUTHENTICATED)
         if isFramed { return carrierDidOpen() }
+        if let page = upgrade?.page { return servePages(page) }
+        if upgrade?.isDashboard == true, let dashboard = listener?.dashboard { becomeInternal(dashboard) }
         if let upgrade { open(subprotocol: upgrade.subprotocol) } else { openStream() }
         stream?.resumeReading()
     }
@@ -311,7 +313,7 @@ extension Connection {
         requestOutput()
     }
 
-    private func rememberHead(path: String, _ headers: HTTPHeaders) {
+    func rememberHead(path: String, _ headers: HTTPHeaders) {
         let path = path == "/" ? Configuration.rootPath : Text(path)
         let head = HTTPHeadRecord(headers)
         withInfo {

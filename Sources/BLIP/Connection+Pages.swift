@@ -5,23 +5,45 @@ import Transport
 import WebSocketProtocol
 
 extension Connection {
-    /// Leaves a request that is no upgrade to the listener's pages; false: there are none.
-    func servePages(_ request: HTTPRequestHead, _ listener: Listener) -> Bool {
-        let services = listener.services
-        guard !services.isEmpty, !request.headers.contains("websocket", in: "Upgrade"), let stream else { return false }
+    /// Leaves a request that is no upgrade to the listener's pages, if the program lets the client in; false: there are
+    /// none.
+    func showPages(_ request: HTTPRequestHead, _ upgrade: Upgrade, _ listener: Listener) -> Bool {
+        guard !listener.services.isEmpty, !request.headers.contains("websocket", in: "Upgrade") else { return false }
+        upgrade.page = request
+        ask(about: request, listener)
+        return true
+    }
+
+    /// The program's accept callback decides, if there is one.
+    private func ask(about request: HTTPRequestHead, _ listener: Listener) {
+        phase = .waitingForAccept
+        tell(BLIP_OBSERVE_WILL_AUTHENTICATE)
+        guard let handler = listener.acceptHandler else { return continueAfterAccept() }
+        rememberHead(path: request.pathAndQuery, request.headers)
+        present(request, handler, listener)
+    }
+
+    func servePages(_ request: HTTPRequestHead) {
+        guard let listener, let stream else { return finish(nil) }
+        let access = listener.access
+        // What is in front of us may mix the requests of several clients: each one brings its credentials, and a
+        // program that decides sees each one.
+        let gate: (HTTPRequestHead) -> HTTPResponse? = { request in
+            if case .good = access.judge(request) { return nil }
+            return HTTPSession.unauthorized(access.challenge)
+        }
         let session = HTTPSession(
-            services: services, isSecure: stream.isSecure, maximumHead: configuration.httpHead,
-            // Each request has to bring its credentials: what is in front of us may mix those of several clients.
-            maximumRequests: listener.access.hasUsers ? 1 : 1000, now: { time(nil) })
+            services: listener.services, isSecure: stream.isSecure, maximumHead: configuration.httpHead,
+            maximumRequests: listener.acceptHandler == nil ? 1000 : 1, gate: access.hasUsers ? gate : nil,
+            now: { time(nil) })
         let page = HTTPConnection(context: context, listener: listener, stream: stream, session: session)
         session.begin(request)
         page.begin()
-        // The program never heard of this connection, and the stream lives on.
+        // No callback told the program that this connection is open, and the stream lives on.
         endSettings()
         isInternal = true
         self.stream = nil
         finish(nil)
-        return true
     }
 }
 
@@ -42,11 +64,16 @@ extension Connection {
         case .accept(let subprotocol, let response):
             upgrade.subprotocol = subprotocol
             upgrade.output = response
-            isInternal = true
-            adopt(dashboard.makeSettings())
-            open(subprotocol: subprotocol)
+            upgrade.isDashboard = true
+            ask(about: request, listener)
         }
         return true
+    }
+
+    /// The client was let in: from now on the program hears nothing of it.
+    func becomeInternal(_ dashboard: Dashboard) {
+        isInternal = true
+        adopt(dashboard.makeSettings())
     }
 
     // MARK: For the dashboard

@@ -110,7 +110,10 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
     private func takeOver(_ adopted: AdoptedDescriptor) {
         let descriptor = adopted.take()
         guard descriptor >= 0 else {
-            return finish(.failure(Failure(BLIP_ERROR_STATE, "The socket that the connection was given is used up, and it has no other.")))
+            return finish(
+                .failure(
+                    Failure(
+                        BLIP_ERROR_STATE, "The socket that the connection was given is used up, and it has no other.")))
         }
         didConnect(descriptor)
     }

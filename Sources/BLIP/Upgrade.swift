@@ -7,6 +7,10 @@ final class Upgrade {
     var output: [UInt8]
     /// The subprotocol that a server has chosen.
     var subprotocol = ""
+    /// A plain HTTP request for the listener's pages.
+    var page: HTTPRequestHead?
+    /// It is the dashboard's page that connects.
+    var isDashboard = false
     /// The connection ends once the output is flushed.
     var endsAfterOutput: Failure?
 

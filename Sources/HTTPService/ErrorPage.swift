@@ -19,6 +19,7 @@ enum ErrorPage {
     private static func title(_ status: Int) -> String {
         switch status {
         case 400: "Bad request"
+        case 401: "Who are you?"
         case 403: "Not allowed"
         case 404: "Not found"
         case 405: "Method not allowed"

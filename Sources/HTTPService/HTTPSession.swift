@@ -19,6 +19,7 @@ public final class HTTPSession {
     private let isSecure: Bool
     private let maximumHead: Int
     private let maximumRequests: Int
+    private let gate: ((HTTPRequestHead) -> HTTPResponse?)?
     private let now: () -> Int
     private var parser: HTTPHeadParser
     private var place = Place.head
@@ -38,15 +39,17 @@ public final class HTTPSession {
     ///   - isSecure: the connection is over TLS.
     ///   - maximumHead: bytes of a request's head.
     ///   - maximumRequests: after that many the connection ends.
+    ///   - gate: asked about each request but the first, which was let in already: the answer of one that is not.
     ///   - now: seconds since 1970.
     public init(
         services: [any HTTPService], isSecure: Bool, maximumHead: Int, maximumRequests: Int = 1000,
-        now: @escaping () -> Int
+        gate: ((HTTPRequestHead) -> HTTPResponse?)? = nil, now: @escaping () -> Int
     ) {
         self.services = services
         self.isSecure = isSecure
         self.maximumHead = maximumHead
         self.maximumRequests = maximumRequests
+        self.gate = gate
         self.now = now
         parser = HTTPHeadParser(.request, maximum: maximumHead)
     }
@@ -72,6 +75,11 @@ public final class HTTPSession {
         stream = nil
         output = []
         outputStart = 0
+    }
+
+    /// The answer to who is not known; `challenge` says what is wanted.
+    public static func unauthorized(_ challenge: HTTPHeader) -> HTTPResponse {
+        ErrorPage.response(401, "A user name and a password are needed.", headers: [challenge])
     }
 
     // MARK: Requests
@@ -138,6 +146,11 @@ public final class HTTPSession {
         if let expects, expects.lowercased() != "100-continue" {
             keepsAlive = false
             return respond(ErrorPage.response(417, "Only 100-continue can be expected."))
+        }
+        if requestCount > 1, let refusal = gate?(request) {
+            // On a connection of its own it can try again.
+            keepsAlive = false
+            return respond(refusal)
         }
         let reply =
             Self.service(for: request, in: services)?.reply(to: request, isSecure: isSecure)

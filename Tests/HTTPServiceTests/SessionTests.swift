@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import WebSocketProtocol
 
 @testable import HTTPService
 
@@ -80,6 +81,35 @@ import Testing
         let answers = site.request("PUT /files/f HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + text)
         #expect(answers.map(\.status) == [400])
         #expect(site.session.isFinished && site.names == [])
+    }
+
+    @Test("Each request but the first is asked for its right")
+    func gate() throws {
+        let site = try Site()
+        try site.write("f", "x")
+        let session = HTTPSession(
+            services: [site.service], isSecure: false, maximumHead: 4096,
+            gate: {
+                $0["Authorization"] == "right" ? nil : HTTPSession.unauthorized(HTTPHeader("WWW-Authenticate", "Basic"))
+            }
+        ) { 0 }
+        let first = HTTPRequestHead(method: "GET", target: "/files/f", headers: HTTPHeaders([HTTPHeader("Host", "a")]))
+        session.begin(first)
+        var output: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        func drain() {
+            while session.hasOutput {
+                output += buffer[..<buffer.withUnsafeMutableBytes { session.fill($0, usingRegions: false) }]
+            }
+        }
+        drain()
+        for header in ["Authorization: right\r\n", "", "Authorization: right\r\n"] {
+            _ = Array("GET /files/f HTTP/1.1\r\nHost: a\r\n\(header)\r\n".utf8).withUnsafeBytes { session.receive($0) }
+            drain()
+        }
+        let answers = Site.parse(output)
+        #expect(answers.map(\.status) == [200, 200, 401])
+        #expect(answers[2].headers["www-authenticate"] == "Basic" && answers[2].headers["connection"] == "close")
     }
 
     @Test("Random bytes never trap")

@@ -1,0 +1,230 @@
+/* Pages of a listener: what callbacks hear of browsers, who is let in, and what stopping does to them. */
+#define _GNU_SOURCE
+
+#include "support.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct site {
+    blip_runtime *runtime;
+    blip_listener *listener;
+    uint16_t port;
+    char folder[64];
+    atomic_int accepted, opened, closed, states;
+    atomic_bool refuses;
+};
+
+static void see_accept(blip_listener *listener, blip_connection *connection, void *context)
+{
+    (void)listener;
+    struct site *site = context;
+    atomic_fetch_add(&site->accepted, 1);
+    if (atomic_load(&site->refuses))
+        blip_connection_close(connection, 1000, S(""));
+}
+
+static void see_open(blip_connection *connection, void *context)
+{
+    (void)connection;
+    atomic_fetch_add(&((struct site *)context)->opened, 1);
+}
+
+static void see_close(blip_connection *connection, blip_status status, void *context)
+{
+    (void)connection, (void)status;
+    atomic_fetch_add(&((struct site *)context)->closed, 1);
+}
+
+static void site_open(struct site *site, blip_listener_options *options)
+{
+    char path[128];
+    memset(site, 0, sizeof *site);
+    snprintf(site->folder, sizeof site->folder, "/tmp/blip-pages-XXXXXX");
+    REQUIRE(mkdtemp(site->folder) != NULL);
+    snprintf(path, sizeof path, "%s/hello.txt", site->folder);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    fputs("hello", file);
+    fclose(file);
+    site->runtime = make_runtime(1);
+    REQUIRE_OK(blip_listener_new(site->runtime, options, &site->listener));
+    REQUIRE_OK(blip_listener_set_open_callback(site->listener, see_open, site, NULL));
+    REQUIRE_OK(blip_listener_set_close_callback(site->listener, see_close, site, NULL));
+    REQUIRE_OK(blip_listener_serve_files(site->listener, S("/files/"), S(site->folder), NULL));
+    REQUIRE_OK(blip_listener_serve_dashboard(site->listener, S("/dashboard")));
+    REQUIRE_OK(blip_listener_start(site->listener, S("127.0.0.1"), 0));
+    REQUIRE_OK(blip_listener_port(site->listener, &site->port));
+}
+
+static void site_close(struct site *site)
+{
+    char path[128];
+    CHECK_OK(blip_listener_stop(site->listener, true, SOON));
+    CHECK_OK(blip_listener_wait_stopped(site->listener, SOON));
+    blip_listener_release(site->listener);
+    CHECK_OK(blip_runtime_stop(site->runtime, SOON));
+    blip_runtime_release(site->runtime);
+    snprintf(path, sizeof path, "%s/hello.txt", site->folder);
+    unlink(path);
+    rmdir(site->folder);
+}
+
+static int dial(struct site *site)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(site->port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct timeval limit = {.tv_sec = 20};
+    REQUIRE(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+/* Sends a request and reads one answer: its status; the body is put into text. */
+static int ask(int fd, const char *path, const char *headers, char *text, size_t capacity)
+{
+    char request[512], answer[4096];
+    int size = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, headers);
+    if (send(fd, request, (size_t)size, MSG_NOSIGNAL) != size)
+        return -1;
+    size_t got = 0;
+    char *body = NULL;
+    while (got < sizeof answer - 1) {
+        ssize_t count = recv(fd, answer + got, sizeof answer - 1 - got, 0);
+        if (count <= 0)
+            break;
+        got += (size_t)count;
+        answer[got] = 0;
+        if ((body = strstr(answer, "\r\n\r\n")) != NULL) {
+            char *length = strstr(answer, "Content-Length: ");
+            if (length == NULL || (size_t)atoi(length + 16) <= got - (size_t)(body + 4 - answer))
+                break;
+        }
+    }
+    if (body == NULL)
+        return -1;
+    snprintf(text, capacity, "%s", body + 4);
+    return atoi(answer + 9);
+}
+
+TEST(callbacks_hear_nothing_of_pages)
+{
+    struct site site;
+    char text[512];
+    site_open(&site, NULL);
+    int fd = dial(&site);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), 200);
+        CHECK(strcmp(text, "hello") == 0);
+    }
+    size_t count = 0;
+    CHECK_OK(blip_listener_connection_count(site.listener, &count));
+    CHECK_INT(count, 1);
+    close(fd);
+    int64_t end = now_ms() + SOON;
+    while (blip_listener_connection_count(site.listener, &count) == BLIP_OK && count > 0 && now_ms() < end)
+        sleep_ms(2);
+    CHECK_INT(count, 0);
+    site_close(&site);
+    CHECK_INT(atomic_load(&site.opened), 0);
+    CHECK_INT(atomic_load(&site.closed), 0);
+}
+
+TEST(the_accept_callback_sees_every_request)
+{
+    struct site site;
+    char text[512];
+    site_open(&site, NULL);
+    CHECK_OK(blip_listener_set_accept_callback(site.listener, see_accept, &site, NULL));
+    for (int i = 0; i < 2; i++) {
+        int fd = dial(&site);
+        CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), 200);
+        CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), -1);
+        close(fd);
+    }
+    CHECK_INT(atomic_load(&site.accepted), 2);
+    atomic_store(&site.refuses, true);
+    int fd = dial(&site);
+    CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), 403);
+    CHECK(strstr(text, "hello") == NULL);
+    close(fd);
+    fd = dial(&site);
+    CHECK_INT(ask(fd, "/dashboard/socket",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: BLIP_3+Dashboard\r\n", text, sizeof text), 403);
+    close(fd);
+    CHECK_INT(atomic_load(&site.accepted), 4);
+    site_close(&site);
+    CHECK_INT(atomic_load(&site.opened), 0);
+}
+
+TEST(users_count_for_pages_on_every_request)
+{
+    /* ann:secret, and the same with another password. */
+    static const char good[] = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+    static const char bad[] = "Authorization: Basic YW5uOndyb25n\r\n";
+    struct site site;
+    char text[512];
+    blip_listener_options *options = blip_listener_options_new();
+    CHECK_OK(blip_listener_options_add_user(options, S("ann"), S("secret")));
+    site_open(&site, options);
+    blip_listener_options_release(options);
+    const char *paths[] = {"/files/hello.txt", "/files/", "/dashboard/", "/-/blip/style.css", "/files/none"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        int fd = dial(&site);
+        CHECK_INT(ask(fd, paths[i], "", text, sizeof text), 401);
+        close(fd);
+    }
+    int fd = dial(&site);
+    CHECK_INT(ask(fd, "/files/hello.txt", good, text, sizeof text), 200);
+    CHECK_INT(ask(fd, "/files/hello.txt", good, text, sizeof text), 200);
+    /* What one client has said is not good for the next one on the same connection. */
+    CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), 401);
+    CHECK_INT(ask(fd, "/files/hello.txt", good, text, sizeof text), -1);
+    close(fd);
+    fd = dial(&site);
+    CHECK_INT(ask(fd, "/files/hello.txt", good, text, sizeof text), 200);
+    CHECK_INT(ask(fd, "/files/hello.txt", bad, text, sizeof text), 401);
+    close(fd);
+    fd = dial(&site);
+    CHECK_INT(ask(fd, "/files/hello.txt", bad, text, sizeof text), 401);
+    close(fd);
+    site_close(&site);
+}
+
+TEST(stopping_ends_pages)
+{
+    struct site site;
+    char text[512];
+    site_open(&site, NULL);
+    int idle = dial(&site), half = dial(&site);
+    CHECK_INT(ask(idle, "/files/hello.txt", "", text, sizeof text), 200);
+    CHECK_INT(ask(half, "/files/hello.txt", "", text, sizeof text), 200);
+    CHECK_INT(send(half, "GET /fil", 8, MSG_NOSIGNAL), 8);
+    site_close(&site);
+    CHECK_INT(recv(idle, text, sizeof text, 0), 0);
+    CHECK(recv(half, text, sizeof text, 0) <= 0);
+    close(idle);
+    close(half);
+}
+
+TEST(what_cannot_be_served_is_told)
+{
+    struct site site;
+    blip_error *error = NULL;
+    blip_slice message;
+    site_open(&site, NULL);
+    CHECK_INT(blip_listener_serve_files(site.listener, S("files"), S(site.folder), NULL), BLIP_ERROR_ARGUMENT);
+    CHECK_INT(blip_listener_serve_files(site.listener, S("/a?b"), S(site.folder), NULL), BLIP_ERROR_ARGUMENT);
+    CHECK_INT(blip_listener_serve_files(site.listener, S("/a"), S("/nothing/here"), NULL), BLIP_ERROR_FILE);
+    REQUIRE_OK(blip_listener_error(site.listener, &error));
+    CHECK_OK(blip_error_message(error, &message));
+    CHECK(memmem(message.data, message.size, "/nothing/here", 13) != NULL);
+    CHECK_INT(blip_listener_serve_dashboard(site.listener, S("/again")), BLIP_ERROR_STATE);
+    site_close(&site);
+}
