@@ -10,6 +10,13 @@ struct Client {
             Option(
                 name: "--header", value: "'NAME: VALUE'", isRepeatable: true,
                 help: "HTTP header of the upgrade request"),
+            Option(
+                name: "--user", value: "NAME:PASSWORD",
+                help: "for servers that ask for them (Digest or Basic); @FILE: the file's first line"),
+            Option(name: "--bearer", value: "TOKEN", help: "bearer token; @FILE: the file's first line"),
+            Option(
+                name: "--cookie", value: "NAME=VALUE", isRepeatable: true,
+                help: "cookie of the upgrade request; @FILE: the file's lines"),
             Option(name: "--ca-file", value: "FILE", help: "certificates (PEM) to trust instead of the system's"),
             Option(name: "--insecure", help: "do not check the server's certificate"),
             Option(
@@ -30,6 +37,9 @@ struct Client {
     private let connectTimeout: Int64
     private let protocols: [String]
     private let headers: [(String, String)]
+    private let user: (user: String, password: String)?
+    private let token: String?
+    private let cookies: [String]
     private let authorities: String?
     private let isInsecure: Bool
     private let serverName: String?
@@ -52,6 +62,12 @@ struct Client {
             headers.append((String(line[..<colon]), String(line[line.index(after: colon)...].drop { $0 == " " })))
         }
         self.headers = headers
+        user = try Secret.value(arguments, "--user").map { text throws(Failure) in try Secret.pair(text, "--user") }
+        token = try Secret.value(arguments, "--bearer")
+        guard user == nil || token == nil else { throw .usage("--user and --bearer exclude each other") }
+        var cookies: [String] = []
+        for text in arguments.all("--cookie") { cookies += try Secret.lines(text, "--cookie") }
+        self.cookies = cookies
         authorities = arguments.value("--ca-file")
         isInsecure = arguments.has("--insecure")
         serverName = arguments.value("--server-name")
@@ -101,6 +117,7 @@ struct Client {
                 throw Self.wrongHeader(name, status)
             }
         }
+        try addSecrets(to: options)
         let version = blip_version_string().map { String(cString: $0) } ?? ""
         _ = "blip/\(version)".withSlice { blip_connection_options_set_user_agent(options, $0) }
         try Library.check(
@@ -136,6 +153,29 @@ struct Client {
             throw .usage("cannot prepare a connection: \(Library.message(of: status))", status: status)
         }
         return Connection(handle, url: shown)
+    }
+
+    /// What must not be shown in any message.
+    private func addSecrets(to options: OpaquePointer?) throws(Failure) {
+        if let user {
+            let status = user.user.withSlice { name in
+                user.password.withSlice { blip_connection_options_set_credentials(options, name, $0) }
+            }
+            try Library.check(status, "use --user")
+        }
+        if let token {
+            try Library.check(
+                token.withSlice { blip_connection_options_set_bearer_token(options, $0) }, "use --bearer")
+        }
+        guard !cookies.isEmpty else { return }
+        try Library.check(blip_connection_options_set_cookies(options, true), "use --cookie")
+        for cookie in cookies {
+            let status = url.withSlice { url in
+                // Only the name and value: the rest of such a line is for the server to say.
+                (String(cookie.prefix { $0 != ";" }) + "; Path=/").withSlice { blip_runtime_set_cookie(nil, url, $0) }
+            }
+            guard status >= 0 else { throw .usage("--cookie wants NAME=VALUE without control characters") }
+        }
     }
 
     private static func wrongHeader(_ name: String, _ status: blip_status) -> Failure {
@@ -220,12 +260,15 @@ struct Client {
         return "check that the server speaks TLS on this port: ws:// if it does not, wss:// if it does"
     }
 
-    private func httpAdvice(_ detail: Detail?) -> String {
+    private func httpAdvice(_ detail: Detail?) -> String? {
         switch detail?.code ?? 0 {
-        case 300..<400: "redirects are not followed: use that URL"
+        case 300..<400: nil
+        case 401 where token != nil: "the token of --bearer may be wrong or too old"
+        case 401 where user != nil: "user name or password of --user may be wrong"
         case 401:
             url == shown || isUnix
-                ? "give user:password@ in the URL" : "user name or password in the URL may be wrong"
+                ? "give user:password@ in the URL, or --user or --bearer"
+                : "user name or password in the URL may be wrong"
         case 431: "the headers are too large"
         default: "check the URL's path, and offer what the server speaks with --protocol"
         }

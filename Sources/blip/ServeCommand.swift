@@ -19,6 +19,13 @@ enum ServeCommand {
             Option(name: "--tls-cert", value: "FILE", help: "certificate chain (PEM): serve wss, with --tls-key"),
             Option(name: "--tls-key", value: "FILE", help: "private key (PEM) of --tls-cert"),
             Option(name: "--client-ca", value: "FILE", help: "require client certificates signed by these (PEM)"),
+            Option(
+                name: "--user", value: "NAME:PASS", isRepeatable: true,
+                help: "let in this user only; several times for several; @FILE: a user a line, hashed or not"),
+            Option(name: "--realm", value: "TEXT", help: "what clients are told when a password is asked for"),
+            Option(
+                name: "--origin", value: "ORIGIN", isRepeatable: true,
+                help: "let in web pages of this origin, as https://app.example (default: the server's own)"),
             Option(name: "--threads", value: "N", help: "loop threads (default 1)"),
             Option(
                 name: "--metrics", value: "WHERE",
@@ -158,6 +165,7 @@ enum ServeCommand {
             let status = authorities.withSlice { blip_listener_options_set_tls_client_ca_file(options, $0, true) }
             try Library.check(status, "use --client-ca")
         }
+        try addAdmission(to: options, arguments)
         var listener: OpaquePointer?
         let status = blip_listener_new(runtime, options, &listener)
         guard status >= 0, let listener else {
@@ -167,6 +175,33 @@ enum ServeCommand {
             throw .usage("cannot listen: \(Library.message(of: status))", status: status)
         }
         return listener
+    }
+
+    /// Who is let in.
+    private static func addAdmission(to options: OpaquePointer?, _ arguments: Arguments) throws(Failure) {
+        for text in arguments.all("--user") {
+            for line in try Secret.lines(text, "--user") {
+                let (name, password) = try Secret.pair(line, "--user")
+                let status = name.withSlice { name in
+                    password.withSlice {
+                        password.hasPrefix("$scrypt$")
+                            ? blip_listener_options_add_user_hash(options, name, $0)
+                            : blip_listener_options_add_user(options, name, $0)
+                    }
+                }
+                try Library.check(status, "use --user")
+            }
+        }
+        if let realm = arguments.value("--realm") {
+            guard arguments.has("--user") else { throw .usage("--realm needs --user beside it") }
+            try Library.check(realm.withSlice { blip_listener_options_set_realm(options, $0) }, "use --realm")
+        }
+        for origin in arguments.all("--origin") {
+            let status = origin.withSlice { blip_listener_options_add_origin(options, $0) }
+            guard status >= 0 else {
+                throw .usage("--origin wants one such as https://app.example, not \(Terminal.quote(origin))")
+            }
+        }
     }
 
     /// A listener for figures alone, if they are wanted at an address of their own.

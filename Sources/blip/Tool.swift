@@ -5,6 +5,7 @@ import Glibc
 enum Tool {
     static let commands: [Command] = [
         ServeCommand.command, RequestCommand.command, BenchCommand.command, PingCommand.command,
+        HashPasswordCommand.command,
     ]
 
     static func run(_ arguments: [String]) -> Int32 {

@@ -80,7 +80,7 @@ def test_a_server_of_another_kind(raw_server, response, says):
 @pytest.mark.parametrize(
     ["head", "says"],
     [
-        (b"302 Found\r\nLocation: ws://me:secret@other.example/x", "redirects are not followed: use that URL"),
+        (b"302 Found\r\nLocation: ws://me:secret@other.example/x", "with a user name in the URL, which only the program may choose"),
         (b"401 Unauthorized", "give user:password@ in the URL"),
         (b"404 Not Found", "check the URL's path"),
         (b"431 Request Header Fields Too Large", "the headers are too large"),
