@@ -210,6 +210,30 @@ def url():
         yield text.encode()
 
 
+def proxy():
+    digest = 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'
+    for kind in (0, 1):
+        for text in [
+            "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 101",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 204 \r\nA: b\r\n\r\n",
+            "HTTP/1.1 502 Bad\r\n\r\n",
+            f"HTTP/1.1 407 No\r\nProxy-Authenticate: {digest}\r\nContent-Length: 2\r\n\r\nxyHTTP/1.1 200 OK\r\n\r\nz",
+            "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "\x15\x03\x01",
+        ]:
+            yield bytes([kind]) + text.encode("latin-1")
+    for reply in (b"\x05\x00\x00\x01\x01\x02\x03\x04\x00\x50rest", b"\x05\x00\x00\x03\x02ab\x00\x50", b"\x05\x05\x00\x01"):
+        yield b"\x02\x05\x00" + reply
+        yield b"\x03\x05\x02\x01\x00" + reply
+    yield b"\x03\x05\x02\x01\x01"
+    yield b"\x02\x05\xff"
+    yield b"\x02\x05\x00\x05\x00\x00\x04" + bytes(18)
+    for text in ["http://u:p@h:1", "socks5h://[::1]:1080", "h", "https://h/"]:
+        yield b"\x04" + text.encode()
+    for host, text in [("10.1.2.3", "10.0.0.0/8,x"), ("a.example.com", ".example.com *"), ("::1", "[::1],::/0")]:
+        yield bytes([5, len(host)]) + host.encode() + text.encode()
+
+
 def authentication():
     """What it is about, then its bytes; see the target."""
     digest = 'Digest realm="r", qop="auth, auth-int", nonce="abc", algorithm=SHA-256, opaque="o"'
