@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from . import sync
 from ._asyncio import Connection, Listener, Pool, Reconnector, Reply, Request, connect, reconnect, serve
+from ._trust import Trust
 from ._authentication import Challenge, clear_cookies, cookies, hash_password, set_cookie
 from ._body import Body
 from ._connection import IP_POLICIES, LIMITS
@@ -47,6 +48,7 @@ __all__ = [
     "Body",
     "Cancelled",
     "Challenge",
+    "Trust",
     "ConnectTimedOut",
     "Connection",
     "ConnectionClosed",

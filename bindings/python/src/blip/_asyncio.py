@@ -33,6 +33,7 @@ from typing import (
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
 from ._authentication import ChallengeHandler, take_challenges
+from ._trust import TrustHandler, take_trust
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -785,6 +786,8 @@ class _Connecting(_Awaitable):
         connection._add_handlers(self._handlers)
         if self._given.get("on_challenge") is not None:
             take_challenges(connection, pump, self._given["on_challenge"])
+        if self._given.get("on_trust") is not None:
+            take_trust(connection, pump, self._given["on_trust"])
         await connection._open()
         return connection
 
@@ -817,6 +820,7 @@ def connect(
     token: Optional[str] = None,
     preemptive: bool = True,
     on_challenge: Optional[ChallengeHandler] = None,
+    on_trust: Optional[TrustHandler] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -825,6 +829,14 @@ def connect(
     local_address: Optional[Tuple[str, int]] = None,
     ip: Optional[str] = None,
     service_lookup: bool = False,
+    fd: Optional[int] = None,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
@@ -842,7 +854,10 @@ def connect(
     by default BLIP_3, then BLIP. ca_file: PEM, instead of the system's store. identity: paths of our PEM certificate
     chain and key. proxy: http://, https://, socks5:// or socks5h://; proxy_from_environment: or the one of
     `http_proxy` and so on. local_address: (address or interface, port) to connect from. ip: one of `IP_POLICIES`.
-    service_lookup: SRV records say where the host's servers are.
+    service_lookup: SRV records say where the host's servers are. on_trust: called with the server's certificate as a
+    `Trust`; returns whether it is accepted, whatever OpenSSL says; may be a coroutine. fd: a connected socket to use,
+    which is taken over; the URL says what to ask for. alpn, ciphers (of TLS 1.2), suites (of TLS 1.3), crl_file and
+    key_log_file are about TLS. read_timeout, write_timeout: seconds for which a message under way may stand still.
     credentials: (user, password), as in the URL, sent by Basic at once (preemptive) or by Digest or Basic when the
     server asks. token: a bearer token. on_challenge: called with a `Challenge` that these do not satisfy; returns
     (user, password), or answers by the challenge's methods; may be a coroutine. redirects: how many are followed; 10 by
@@ -1114,13 +1129,11 @@ class _Serving(_Awaitable):
 
     def __init__(
         self,
-        interface: str,
-        port: int,
-        path: Optional[PathLike],
+        where: Tuple[str, int, Optional[PathLike], Optional[int], Optional[str]],
         handlers: Optional[Mapping[Optional[str], AnyHandler]],
         given: Dict[str, Any],
     ) -> None:
-        self._where = (interface, port, path)
+        self._where = where
         self._handlers = handlers
         self._given = given
         self._listener: Optional[Listener] = None
@@ -1152,10 +1165,19 @@ def serve(
     port: int = 0,
     *,
     unix_path: Optional[PathLike] = None,
+    fd: Optional[int] = None,
+    systemd: Optional[str] = None,
     tls: Optional[Identity] = None,
     client_ca_file: Optional[PathLike] = None,
     client_certificate_required: bool = False,
     tls_versions: Optional[Tuple[int, int]] = None,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     paths: Union[str, Sequence[str], None] = None,
     protocols: Union[str, Sequence[str], None] = None,
     handshake_timeout: Optional[float] = None,
@@ -1178,7 +1200,8 @@ def serve(
     """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
 
     interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
-    Unix socket instead. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
+    Unix socket instead; fd: a socket that listens already, which is taken over; systemd: the name of sockets that
+    systemd has opened, "" for all. tls: paths of the PEM certificate chain and key. paths: what clients may ask for; any
     by default. blip1: also take clients of BLIP 1, which has no WebSocket, path or credentials; websocket=False:
     take no others. users: {name: password} that clients must have, or user_hashes: {name: hash} as `hash_password`
     makes them; realm: what clients are told then. origins: of web pages that may connect, by default those of the same
@@ -1186,6 +1209,6 @@ def serve(
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
     """
     given = dict(locals())
-    for name in ("interface", "port", "unix_path", "handlers"):
+    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers"):
         given.pop(name)
-    return _Serving(interface, port, unix_path, handlers, given)
+    return _Serving((interface, port, unix_path, fd, systemd), handlers, given)

@@ -41,6 +41,9 @@ BACKLOG = 4 * 1024 * 1024
 _connection_options_new = bind("blip_connection_options_new")
 _connection_options_release = bind("blip_connection_options_release")
 _connection_new = bind_waiting("blip_connection_new")
+_connection_from_fd = bind_waiting("blip_connection_from_fd")
+_connection_tls_alpn = bind("blip_connection_tls_alpn")
+_connection_tls_is_resumed = bind("blip_connection_tls_is_resumed")
 _connection_release = bind("blip_connection_release")
 _connection_retain = bind("blip_connection_retain")
 _connection_close = bind("blip_connection_close")
@@ -86,6 +89,9 @@ _listener_new = bind_waiting("blip_listener_new")
 _listener_release = bind("blip_listener_release")
 _listener_start = bind_waiting("blip_listener_start")
 _listener_start_unix = bind_waiting("blip_listener_start_unix")
+_listener_start_fd = bind_waiting("blip_listener_start_fd")
+_listener_start_systemd = bind_waiting("blip_listener_start_systemd")
+_listener_accept_fd = bind_waiting("blip_listener_accept_fd")
 _listener_serve_files = bind("blip_listener_serve_files")
 _listener_serve_dashboard = bind("blip_listener_serve_dashboard")
 _files_options_new = bind("blip_files_options_new")
@@ -164,6 +170,16 @@ def _common_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_compression_level", given["compression_level"])
     if given.get("tls_versions") is not None:
         options.set("set_tls_versions", *given["tls_versions"])
+    for name in _list(given.get("alpn")):
+        options.set("add_tls_alpn", text(name))
+    if given.get("ciphers") is not None or given.get("suites") is not None:
+        options.set("set_tls_ciphers", text(given.get("ciphers") or ""), text(given.get("suites") or ""))
+    for name in ("crl_file", "key_log_file"):
+        if given.get(name) is not None:
+            options.set("set_tls_" + name, _path(given[name]))
+    for name in ("read_timeout", "write_timeout"):
+        if given.get(name) is not None:
+            options.set("set_" + name, milliseconds(given[name]))
     for name, value in (given.get("limits") or {}).items():
         if name not in LIMITS:
             raise ValueError(f"there is no limit {name!r}; there are {', '.join(LIMITS)}")
@@ -251,7 +267,10 @@ def new_connection(
         _http_options(options, given)
         out = c_void_p()
         address = url_slice(url)
-        status = make(runtime(), address, options.handle, byref(out))
+        if given.get("fd") is not None:
+            status = _connection_from_fd(runtime(), given["fd"], address, options.handle, byref(out))
+        else:
+            status = make(runtime(), address, options.handle, byref(out))
         if status < 0:
             raise url_failure(status, address)
         return out.value or 0
@@ -405,6 +424,16 @@ class BaseConnection:
     @property
     def tls_version(self) -> Optional[str]:
         return self._text(_connection_tls_version)
+
+    @property
+    def tls_alpn(self) -> Optional[str]:
+        """The protocol that ALPN agreed on."""
+        return self._text(_connection_tls_alpn)
+
+    @property
+    def tls_resumed(self) -> bool:
+        """Whether TLS went on from an earlier connection to the server."""
+        return self._flag(_connection_tls_is_resumed)
 
     @property
     def tls_cipher(self) -> Optional[str]:
@@ -626,8 +655,27 @@ class BaseListener:
             self._contexts.append(context)
             check(setter(self._handle, None, context, None))
 
-    def _listen(self, interface: str, port: int, path: Optional[PathLike]) -> None:
-        if path is not None:
+    def accept_fd(self, fd: int) -> None:
+        """Takes over a connected socket, as if a client had connected."""
+        status = _listener_accept_fd(self._handle, fd)
+        if status < 0:
+            raise listener_failure(status, f"cannot take over descriptor {fd}", self._handle)
+
+    def _listen(
+        self,
+        interface: str,
+        port: int,
+        path: Optional[PathLike],
+        fd: Optional[int] = None,
+        systemd: Optional[str] = None,
+    ) -> None:
+        if fd is not None:
+            what = f"cannot listen on descriptor {fd}"
+            status = _listener_start_fd(self._handle, fd)
+        elif systemd is not None:
+            what = f"cannot listen on the sockets of systemd named {systemd or 'anything'}"
+            status = _listener_start_systemd(self._handle, text(systemd))
+        elif path is not None:
             what = f"cannot listen at {os.fsdecode(path)}"
             status = _listener_start_unix(self._handle, _path(path))
         else:

@@ -36,6 +36,7 @@ from typing import (
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
 from ._authentication import ChallengeHandler, take_challenges
+from ._trust import TrustHandler, take_trust
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -701,6 +702,7 @@ def connect(
     token: Optional[str] = None,
     preemptive: bool = True,
     on_challenge: Optional[ChallengeHandler] = None,
+    on_trust: Optional[TrustHandler] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -709,6 +711,14 @@ def connect(
     local_address: Optional[Tuple[str, int]] = None,
     ip: Optional[str] = None,
     service_lookup: bool = False,
+    fd: Optional[int] = None,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
@@ -721,7 +731,7 @@ def connect(
 ) -> Connection:
     """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers."""
     given = dict(locals())
-    for name in ("url", "handlers", "workers", "on_challenge"):
+    for name in ("url", "handlers", "workers", "on_challenge", "on_trust"):
         given.pop(name)
     pump = thread_pump("client", Reply)
     connection = Connection()
@@ -731,6 +741,8 @@ def connect(
     connection._add_handlers(handlers)
     if on_challenge is not None:
         take_challenges(connection, pump, on_challenge)
+    if on_trust is not None:
+        take_trust(connection, pump, on_trust)
         pump.start()
 
     try:
@@ -982,10 +994,19 @@ def serve(
     port: int = 0,
     *,
     unix_path: Optional[PathLike] = None,
+    fd: Optional[int] = None,
+    systemd: Optional[str] = None,
     tls: Optional[Identity] = None,
     client_ca_file: Optional[PathLike] = None,
     client_certificate_required: bool = False,
     tls_versions: Optional[Tuple[int, int]] = None,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     paths: Union[str, Sequence[str], None] = None,
     protocols: Union[str, Sequence[str], None] = None,
     handshake_timeout: Optional[float] = None,
@@ -1011,7 +1032,7 @@ def serve(
     workers: handlers run on that many threads; with 0 on the package's own, one after another.
     """
     given = dict(locals())
-    for name in ("interface", "port", "unix_path", "handlers", "workers"):
+    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers", "workers"):
         given.pop(name)
     pump = thread_pump("server", Reply)
     listener = Listener()
@@ -1020,5 +1041,5 @@ def serve(
         listener._workers = _Workers(workers)
     listener._add_handlers(handlers)
     pump.start()
-    listener._listen(interface, port, unix_path)
+    listener._listen(interface, port, unix_path, fd, systemd)
     return listener
