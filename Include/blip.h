@@ -6124,6 +6124,10 @@ blip_status blip_listener_serve_dashboard(blip_listener *listener, blip_slice pr
  * of a listener, reconnector or pool, then of the connection. The connection's own handlers go
  * before those of modules, and the default handler behind them.
  *
+ * An observer is told the steps of a connection in the order of the constants below; where a
+ * server redirects or asks who this side is, those up to BLIP_OBSERVE_AUTHENTICATED come again for
+ * each try that needs them.
+ *
  * What an interceptor drops is accounted for: a request of ours completes with
  * BLIP_ERROR_FILTERED; one of the peer's that wants a reply, and was not answered or deferred by
  * the interceptor, is answered with the error BLIP/403; instead of a response of ours BLIP/403 is

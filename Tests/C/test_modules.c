@@ -322,6 +322,39 @@ TEST(what_waits_for_a_removed_observer_is_not_told)
     pair_close(&pair);
 }
 
+/* What an observer does not take holds its peers back, and is not lost. */
+TEST(a_full_queue_of_an_observer_stops_reading)
+{
+    enum { COUNT = 500 };
+    struct pair pair;
+    struct diary diary;
+    struct counter completed = COUNTER;
+    blip_queue *queue = NULL;
+    size_t count = 0;
+    diary_init(&diary);
+    pair_open(&pair, NULL);
+    REQUIRE_OK(blip_queue_new(16, &queue));
+    blip_module *module = observe(&diary, BLIP_OBSERVE_RESPONSE, queue);
+    REQUIRE_OK(blip_connection_add_module(pair.client, module));
+    blip_module_release(module);
+    for (int i = 0; i < COUNT; i++) {
+        blip_message *request = make_request("echo", "x");
+        REQUIRE_OK(blip_connection_send(pair.client, request, NULL, &completed, count_release));
+        blip_message_release(request);
+    }
+    REQUIRE_REACHES(&completed, 16);
+    sleep_ms(50);
+    CHECK_OK(blip_queue_count(queue, &count));
+    CHECK_AT_MOST(count, 17);
+    CHECK_AT_MOST(counter_get(&completed), 17);
+    for (int64_t end = now_ms() + SOON; counter_get(&diary.entries) < COUNT && now_ms() < end;)
+        blip_queue_dispatch(queue, 4, 50, NULL);
+    CHECK_INT(counter_get(&diary.entries), COUNT);
+    REQUIRE_REACHES(&completed, COUNT);
+    blip_queue_release(queue);
+    pair_close(&pair);
+}
+
 TEST(a_runtime_registers_with_every_connection)
 {
     struct pair pair;

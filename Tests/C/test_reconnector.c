@@ -551,6 +551,48 @@ TEST(a_last_try_that_is_closed_in_order_fails_what_waits)
     server_stop(&server);
 }
 
+TEST(over_blip_1)
+{
+    struct client client;
+    struct outcome outcome;
+    blip_runtime *runtime = make_runtime(1);
+    blip_listener *listener = NULL;
+    char url[64];
+    uint16_t port = 0;
+    blip_listener_options *options = blip_listener_options_new();
+    REQUIRE_OK(blip_listener_options_set_blip1(options, true));
+    for (int round = 0; round < 2; round++) {
+        REQUIRE_OK(blip_listener_new(runtime, options, &listener));
+        set_server_handlers(listener);
+        blip_status status = BLIP_ERROR_ADDRESS_IN_USE;
+        for (int64_t end = now_ms() + SOON; status == BLIP_ERROR_ADDRESS_IN_USE && now_ms() < end; sleep_ms(10))
+            status = blip_listener_start(listener, S("127.0.0.1"), port);
+        REQUIRE_OK(status);
+        CHECK_OK(blip_listener_port(listener, &port));
+        if (round == 0) {
+            snprintf(url, sizeof url, "blip://127.0.0.1:%u/", port);
+            story_init(&client.story);
+            client.runtime = make_runtime(1);
+            REQUIRE_OK(blip_reconnector_new(client.runtime, S(url), NULL, &client.reconnector));
+            REQUIRE_OK(blip_reconnector_set_backoff(client.reconnector, 1, 50, 200));
+            REQUIRE_OK(blip_reconnector_set_carry_over(client.reconnector, true));
+            REQUIRE_OK(blip_reconnector_set_callback(client.reconnector, story_tell, &client.story, story_release));
+            REQUIRE_OK(blip_reconnector_start(client.reconnector));
+        }
+        send_through(client.reconnector, "echo", -1, &outcome);
+        CHECK(outcome_wait(&outcome));
+        CHECK_STATUS(outcome.status, BLIP_OK);
+        CHECK_TEXT(S(outcome.text), "hello");
+        CHECK_OK(blip_listener_stop(listener, false, 0));
+        CHECK_OK(blip_listener_wait_stopped(listener, SOON));
+        blip_listener_release(listener);
+        REQUIRE_REACHES(&client.story.states[BLIP_RECONNECTOR_WAITING], round + 1);
+    }
+    blip_listener_options_release(options);
+    client_end(&client);
+    drop_runtime(runtime);
+}
+
 static void stop_inside(blip_reconnector *reconnector, int32_t state, blip_status status, void *context)
 {
     (void)status;
