@@ -119,13 +119,13 @@ extension Connection {
     // MARK: Incoming
 
     /// Takes over an accepted socket. Loop thread.
-    func takeOver(_ descriptor: Int32) {
+    func takeOver(_ descriptor: Int32, from peer: SocketAddress? = nil) {
         begin()
         guard phase == .idle, listener?.isListening == true else {
             closeDescriptor(descriptor)
             return finish(nil)
         }
-        let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self)
+        let stream = Transport.Stream(loop: loop, descriptor: descriptor, delegate: self, acceptedFrom: peer)
         self.stream = stream
         // Who is refused before it is open shall have an address too.
         withInfo { $0.stream = stream }

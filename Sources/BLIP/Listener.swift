@@ -256,9 +256,9 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             }
             runtime.add(self)
             guard let acceptor else { return BLIP_OK }
-            acceptor.onAccept = { [weak self] descriptor, _ in
+            acceptor.onAccept = { [weak self] descriptor, peer in
                 guard let self else { return closeDescriptor(descriptor) }
-                self.accept(descriptor)
+                self.accept(descriptor, peer)
             }
             acceptor.onError = { [weak self] error in
                 self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
@@ -285,7 +285,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     var isListening: Bool { shared.withLock { $0.phase == .listening } }
 
-    private func accept(_ descriptor: Int32) {
+    private func accept(_ descriptor: Int32, _ peer: SocketAddress) {
         let count = connections.add(1, ordering: .relaxed).newValue
         guard maximumConnections == 0 || count <= maximumConnections, let context = runtime.pickContext(),
             isListening
@@ -294,8 +294,9 @@ public final class Listener: SlotOwner, @unchecked Sendable {
             return closeDescriptor(descriptor)
         }
         if context.loop.isCurrent {
-            Connection(context: context, listener: self).takeOver(descriptor)
-        } else if !context.loop.post({ Connection(context: context, listener: self).takeOver(descriptor) }) {
+            Connection(context: context, listener: self).takeOver(descriptor, from: peer)
+        } else if !context.loop.post({ Connection(context: context, listener: self).takeOver(descriptor, from: peer) })
+        {
             connections.subtract(1, ordering: .relaxed)
             closeDescriptor(descriptor)
         }

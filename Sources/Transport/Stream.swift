@@ -73,12 +73,16 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// Takes over a connected socket: makes it non-blocking, close-on-exec, without delay. Loop thread only.
     ///
     /// Nothing is read before `startReading`.
-    public init(loop: EventLoop, descriptor: Int32, delegate: any StreamDelegate) {
+    /// - Parameter peer: of a socket that an `Acceptor` has given, the peer's address that came with it: nothing has to be
+    ///   asked or set again. nil: the system is asked.
+    public init(
+        loop: EventLoop, descriptor: Int32, delegate: any StreamDelegate, acceptedFrom peer: SocketAddress? = nil
+    ) {
         localAddress = .local(of: descriptor)
-        remoteAddress = .remote(of: descriptor)
+        remoteAddress = peer ?? .remote(of: descriptor)
         self.delegate = delegate
         super.init(loop: loop, descriptor: descriptor)
-        _ = csystem_set_nonblocking(descriptor)
+        if peer == nil { _ = csystem_set_nonblocking(descriptor) }
         if localAddress.family != .unix { _ = csystem_set_stream_options(descriptor, Self.unsentLimit) }
         attach()
     }
