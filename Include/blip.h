@@ -5998,8 +5998,9 @@ blip_status blip_listener_error(blip_listener *listener, blip_error **error);
  *
  * A listener's port can answer browsers too: with the files below a folder, and pages to look at
  * them. Nothing of it is on unless a program asks for it, and connections that speak BLIP are not
- * concerned. Such connections count for blip_listener_options_set_max_connections(); no callback
- * tells of them.
+ * concerned. Such connections count for blip_listener_options_set_max_connections(). Users, client
+ * certificates and the accept callback (for each request) decide about them as about others; no
+ * other callback tells of them.
  *
  * @{
  */

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -163,6 +164,15 @@ def test_closing_a_connection_closes_it(dashboard):
             sleeper.kill()
         sleeper.wait()
     assert page.errors == []
+
+
+def test_a_failure_is_told(dashboard):
+    server, page = dashboard
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b"NONSENSE\r\n\r\n")
+        raw.recv(1000)
+    page.until("document.getElementById('errors').textContent.includes('bad HTTP request')")
+    assert page.run("document.getElementById('no-errors').hidden")
 
 
 def test_a_message_under_way_has_a_bar(dashboard, tmp_path):
