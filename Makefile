@@ -169,6 +169,14 @@ test-chaos: lib ## a network and a system that fail, for half a minute
 chaos: lib ## ten thousand connections on networks and systems that fail: half an hour
 	Tests/Chaos/run full
 
+.PHONY: hostile
+hostile: tool ## hostile peers: what each costs the server and another client
+	Tests/Chaos/run hostile
+
+.PHONY: soak
+soak: lib ## everything at once for SECONDS (1800)
+	SECONDS_EACH=$(or $(SECONDS),1800) Tests/Chaos/run soak
+
 .PHONY: fuzz
 fuzz: packages ## each fuzzer for twenty seconds
 	Tests/Fuzz/run quick

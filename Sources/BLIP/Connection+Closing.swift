@@ -117,7 +117,7 @@ extension Connection {
     func peerDidClose(_ code: UInt16?, _ reason: String) {
         let number = Int64(code ?? 1005)
         if phase == .open {
-            let said = reason.isEmpty ? "" : ": \(reason)"
+            let said = reason.isEmpty ? "" : ": \(Self.printable(reason))"
             let failure = Failure(
                 BLIP_ERROR_PEER_CLOSED, domain: "WebSocket", code: number,
                 "The peer closed the connection with code \(number)\(said)")
@@ -125,6 +125,16 @@ extension Connection {
             startClosing(pending: failure, final: isOrderly ? nil : failure)
         }
         withInfo { $0.closeCode = Int32(number) }
+    }
+
+    /// A peer's text without what would begin a new line in a log, or control a terminal.
+    static func printable(_ text: String) -> String {
+        var result = ""
+        for scalar in text.unicodeScalars {
+            let isControl = scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value)
+            result.unicodeScalars.append(isControl ? "\u{FFFD}" : scalar)
+        }
+        return result
     }
 
     /// Nothing of BLIP is sent or received any more; whoever waits is told.

@@ -33,7 +33,12 @@ final class WebSocketLink: Link {
         guard let base = bytes.baseAddress else { return 0 }
         var consumed = start
         let inflatedBefore = session.engine.bytesInflated
+        var trifles = 0
         while consumed < bytes.count, connection.mayReceive {
+            if trifles > Self.triflesBudget {
+                connection.letOthersFirst()
+                return consumed
+            }
             let rest = UnsafeMutableRawBufferPointer(start: base + consumed, count: bytes.count - consumed)
             switch parser.next(rest) {
             case .binary(let payload, let count):
@@ -49,13 +54,16 @@ final class WebSocketLink: Link {
                 return consumed
             case .consumed(let count):
                 consumed += count
+                trifles &+= 1
             case .ping(let payload, let count):
                 pong = [UInt8](payload)
                 consumed += count
+                trifles &+= 1
                 connection.requestOutput()
             case .pong(let payload, let count):
                 handlePong(payload, connection)
                 consumed += count
+                trifles &+= 1
             case .close(let code, let reason, let count):
                 connection.peerDidClose(code, String(decoding: reason, as: UTF8.self))
                 closeFrame = closeFrame ?? (code, [])
@@ -77,6 +85,10 @@ final class WebSocketLink: Link {
         }
         return connection.phase == .open || connection.phase == .closing ? consumed : bytes.count
     }
+
+    /// Control frames and fragments in one turn before other connections come first: as many as 64 KiB hold of them
+    /// would be much work.
+    private static let triflesBudget = 512
 
     /// Bytes inflated in one turn before other connections come first.
     private static let inflationBudget: UInt64 = 1 << 20

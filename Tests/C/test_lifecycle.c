@@ -381,7 +381,8 @@ TEST(the_peer_closes)
     pair_close(&pair);
 
     pair_open(&pair, NULL);
-    CHECK_OK(blip_connection_close(pair.accepted, 4000, S("because")));
+    /* With what would forge a line of a log, or clear a terminal. */
+    CHECK_OK(blip_connection_close(pair.accepted, 4000, S("because\nof \x1b[2J")));
     CHECK(counter_wait(&pair.client_closed, 1, SOON));
     CHECK_STATUS(pair.client_status, BLIP_ERROR_PEER_CLOSED);
     CHECK_OK(blip_connection_close_code(pair.client, &code));
@@ -393,6 +394,7 @@ TEST(the_peer_closes)
     CHECK_TEXT(text, "WebSocket");
     CHECK_OK(blip_error_message(error, &text));
     CHECK(memmem(text.data, text.size, "because", 7) != NULL);
+    CHECK(memchr(text.data, '\n', text.size) == NULL && memchr(text.data, 0x1b, text.size) == NULL);
     pair_close(&pair);
 }
 

@@ -108,11 +108,12 @@ static bool run_network(const struct settings *settings, struct tally *tally)
         .must_succeed = is_calm};
     size_t heap = 0, resident = 0, working = 0;
     int64_t end = settings->seconds > 0 ? now_ms() + settings->seconds * 1000 : INT64_MAX;
-    long turns = 0, warm = settings->runs / 5;
+    int64_t warm = settings->seconds > 0 ? now_ms() + settings->seconds * 200 : INT64_MAX;
+    long turns = 0;
     for (uint64_t seed = settings->seed; is_good && tally->connections < settings->runs && now_ms() < end; seed++) {
         is_good = workload_run(&workload, seed, tally) && atomic_load(&findings) == 0;
         turns++;
-        if (is_good && (heap == 0 ? tally->connections >= warm : turns % 100 == 0)) {
+        if (is_good && (heap == 0 ? now_ms() >= warm || tally->connections >= settings->runs / 5 : turns % 100 == 0)) {
             is_good = server_settle(server);
             if (heap == 0) {
                 heap = heap_in_use();
@@ -153,9 +154,14 @@ static bool run_faults(const struct settings *settings, struct tally *tally)
     size_t heap = 0, descriptors;
     int64_t end = settings->seconds > 0 ? now_ms() + settings->seconds * 1000 : INT64_MAX;
     int file = make_file();
-    char path[100];
+    const char *folder = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : P_tmpdir;
+    char path[100], host[300];
     descriptors = open_descriptors();
-    snprintf(path, sizeof path, "/tmp/blip-chaos-%d.sock", (int)getpid());
+    snprintf(path, sizeof path, "%s/blip-chaos-%d.sock", folder, (int)getpid());
+    /* The path is the URL's host. */
+    host[0] = 0;
+    for (const char *at = path; *at != 0; at++)
+        snprintf(host + strlen(host), 4, *at == '/' ? "%%2F" : "%c", *at);
     long turns = 0;
     for (uint64_t seed = settings->seed; tally->connections < settings->runs && now_ms() < end; seed++, turns++) {
         struct chance chance = {seed};
@@ -187,15 +193,14 @@ static bool run_faults(const struct settings *settings, struct tally *tally)
         for (int call = 0; call < CALLS; call++) {
             if (call == CALL_MEMORY && settings->certificate != NULL)
                 continue;
-            if (getenv("SKIP") && (atoi(getenv("SKIP")) >> call & 1)) { chance_one_in(&chance, 3); continue; }
             if (chance_one_in(&chance, 3))
-                fprintf(stderr, "on %s\n", faults_name((enum call)call)), faults_set((enum call)call, chance_size(&chance, call == CALL_SEND || call == CALL_RECV ? 4000 : 9000));
+                faults_set((enum call)call, chance_size(&chance, call == CALL_SEND || call == CALL_RECV ? 4000 : 9000));
         }
         if (chance_one_in(&chance, 4))
             faults_step_clock((int64_t)chance_below(&chance, 80000) - 40000);
-        char url[300];
+        char url[400];
         if (is_unix)
-            snprintf(url, sizeof url, "ws+unix://%%2Ftmp%%2Fblip-chaos-%d.sock/x", (int)getpid());
+            snprintf(url, sizeof url, "ws+unix://%s/x", host);
         else
             snprintf(url, sizeof url, "%s://%s:%u/chaos", settings->certificate != NULL ? "wss" : "ws",
                 chance_one_in(&chance, 2) ? "localhost" : "127.0.0.1", server_port(server));
