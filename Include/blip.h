@@ -623,6 +623,23 @@ blip_status blip_runtime_options_set_threads(blip_runtime_options *options, uint
 blip_status blip_runtime_options_set_queue(blip_runtime_options *options, blip_queue *queue);
 
 /**
+ * Limits the memory of received messages of all connections together.
+ *
+ * Counts what BLIP_LIMIT_UNFINISHED_BYTES counts for one connection. The message that exceeds it
+ * fails in the same way: requests of peers are answered with BLIP/503, requests of ours end with
+ * BLIP_ERROR_LIMIT. Each loop may be wrong by some 64 KiB, and by what one connection brings in a
+ * turn. Default: no limit.
+ *
+ * @param options The options.
+ * @param bytes At least 1 MiB; 0: no limit.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below 1 MiB or above
+ *     2^50.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_options_set_memory_limit(blip_runtime_options *options, uint64_t bytes);
+
+/**
  * Makes a runtime and starts its threads.
  *
  * @param options Options, copied; NULL: the defaults.
@@ -1992,9 +2009,12 @@ blip_status blip_connection_options_set_compression_level(
 #define BLIP_LIMIT_UNFINISHED_MESSAGES 4
 
 /**
- * A limit: the memory of all unfinished incoming messages, in bytes; default 256 MiB.
+ * A limit: the memory of all incoming messages of a connection that are unfinished or that the
+ * program has not let go of, in bytes; default 256 MiB.
  *
- * The message that exceeds it fails. Since 1.0.
+ * In it count what has arrived of unfinished messages, what is unread of streamed ones, whole ones
+ * of 4096 bytes and more that wait in a queue or are retained, and 1024 bytes for each request that
+ * has no answer. The message that exceeds it fails. Since 1.0.
  */
 #define BLIP_LIMIT_UNFINISHED_BYTES 5
 

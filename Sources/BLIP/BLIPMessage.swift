@@ -45,6 +45,9 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     var isFiltered = false
     /// Bytes that were added to the connection's backlog for it.
     var countedBytes = 0
+    /// Received, kept by the program, and counted there with so many bytes.
+    var memory: IncomingMemory?
+    var memoryCounted = 0
     /// Of a request of ours: when it was handed to the engine, by the loop's clock.
     var sentAt: UInt64 = 0
     /// Link of the connection's inbox or of a list of its loop; it is in one of them at most.
@@ -55,6 +58,7 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     public required override init() { super.init() }
 
     deinit {
+        memory?.add(-memoryCounted)
         releaseResponseContext?(responseContext)
         releaseExtras()
         HandleTable.freeSlot(slot)

@@ -13,27 +13,29 @@ extension Connection {
     }
 
     func publishCounters(_ session: Session, sent: UInt64, received: UInt64) {
-        let engine = session.engine
         let record = session.record
+        let engine = session.engine
         let paused = engine.pausedMessages
         if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
-        var counters = ConnectionCounters()
-        counters.engine = engine.counters
-        counters.bytesSent = sent
-        counters.bytesReceived = received
-        counters.errorsSent = record.errorsSent
-        counters.errorsReceived = record.errorsReceived
-        counters.readingPaused = record.readingPaused
-        counters.sendingPaused = record.sendingPaused
-        counters.requestsPending = Self.level(engine.pendingRequests)
-        counters.requestsUnanswered = Self.level(unanswered)
-        counters.messagesQueued = Self.level(engine.queuedMessages)
-        counters.messagesPaused = Self.level(paused)
-        counters.messagesUnfinished = Self.level(engine.unfinishedIncoming)
-        counters.memory = Self.level(engine.heldBytes)
-        counters.backlog = Self.level(backlog.load(ordering: .relaxed))
+        reportMemory(session)
+        let memory = incomingBytes(session)
+        let waiting = backlog.load(ordering: .relaxed)
+        // Straight into the record: this is done in each turn.
         withInfo { _ in
-            record.current = counters
+            record.current.engine = engine.counters
+            record.current.bytesSent = sent
+            record.current.bytesReceived = received
+            record.current.errorsSent = record.errorsSent
+            record.current.errorsReceived = record.errorsReceived
+            record.current.readingPaused = record.readingPaused
+            record.current.sendingPaused = record.sendingPaused
+            record.current.requestsPending = Self.level(engine.pendingRequests)
+            record.current.requestsUnanswered = Self.level(unanswered)
+            record.current.messagesQueued = Self.level(engine.queuedMessages)
+            record.current.messagesPaused = Self.level(paused)
+            record.current.messagesUnfinished = Self.level(engine.unfinishedIncoming)
+            record.current.memory = Self.level(memory)
+            record.current.backlog = Self.level(waiting)
             context.note(record)
         }
     }
@@ -98,6 +100,7 @@ extension Connection {
     /// The connection has ended: its last figures, and no levels.
     func endCounters(wasIdle: Bool) {
         if let session { publishCounters(session) }
+        endMemory()
         // Nothing that could let go of the listener may happen under the lock.
         let totals = listener?.totals(of: context)
         withInfo { info in

@@ -209,6 +209,8 @@ extension Connection {
     func receiveFrame(_ frame: UnsafeMutableRawBufferPointer) {
         guard phase == .open, let session = openSession(), !session.isBroken else { return }
         if let link = session.link as? FrameLink { link.bytesReceived &+= UInt64(frame.count) }
+        if isTracing { trace(UnsafeRawBufferPointer(frame), isOutgoing: false) }
+        limitMemory(session)
         handle(session.engine.receive(frame), session)
         guard phase == .open else { return }
         publishCounters(session)

@@ -25,10 +25,12 @@ extension Connection {
         guard consumed < bytes.count, let session = openSession() else { return consumed }
         // After a broken protocol nothing is worth reading.
         if session.isBroken { return bytes.count }
+        limitMemory(session)
         consumed = session.link.receive(bytes, from: consumed, session, self)
         // The pause may be older than the stream, or than its reading: what is left here comes again when it ends.
         if isReadingPaused, consumed < bytes.count { stream.pauseReading() }
-        publishCounters(session, stream)
+        // If there is output, it is published with that, later in this turn.
+        if !stream.willFill { publishCounters(session, stream) }
         context.reclaim()
         return consumed
     }
@@ -253,7 +255,10 @@ extension Connection {
             streamDidMove(message, body)
             isTold = !body.isPaused
         }
-        if status != BLIP_OK, isTold { bodyDidEnd(message, extras, status) }
+        if status != BLIP_OK {
+            settleMemory(of: message, body)
+            if isTold { bodyDidEnd(message, extras, status) }
+        }
     }
 
     /// The program was told the end of a streamed body.
@@ -290,6 +295,7 @@ extension Connection {
     private func move(_ message: BLIPMessage, to body: IncomingBody, status: blip_status) {
         let bytes = message.incomingBody
         let held = body.append(bytes, status: status)
+        session?.record.streamedBytes += body.recount()
         guard !bytes.isEmpty, let session else { return }
         session.engine.take(message, bytes.count)
         if held < 0, phase == .open {
@@ -340,6 +346,7 @@ extension Connection {
         perform { [self] in
             guard let body = message.existingExtras?.incoming else { return }
             let count = body.takeUnacknowledged()
+            session?.record.streamedBytes += body.recount()
             guard count > 0, let engine = session?.engine, phase == .open else { return }
             engine.acknowledge(message, count)
             if engine.hasOutput { requestOutput() }
@@ -379,6 +386,7 @@ extension Connection {
             extras.isUnwanted = true
             body.drop()
             let count = body.takeUnacknowledged()
+            session?.record.streamedBytes += body.recount()
             guard let engine = session?.engine, phase == .open else { return }
             engine.acknowledge(message, count)
             engine.consume(message, message.incomingBody.count)

@@ -208,7 +208,8 @@ extension Connection {
         defer { isFilling = false }
         used += session.link.fill(UnsafeMutableRawBufferPointer(rebasing: buffer[used...]), session, self)
         guard phase == .open else { return used }
-        publishCounters(session, stream)
+        // A small output is followed by an empty one, which publishes what was sent with it.
+        if used == 0 || used >= 64 << 10 { publishCounters(session, stream) }
         context.reclaim()
         if isDraining { checkDrained() }
         return used

@@ -22,6 +22,12 @@ final class CounterRecord: @unchecked Sendable {
     var readingPausedSince: UInt64 = 0
     var sendingPaused: UInt64 = 0
     var sendingPausedSince: UInt64 = 0
+    /// Bytes of streamed messages that wait to be read.
+    var streamedBytes = 0
+    /// What the runtime's budget knows of.
+    var reportedBytes = 0
+    /// Made when the program keeps a message that is not small.
+    var memory: IncomingMemory?
     /// `histogram`, for the loop.
     var recorder: RoundTripHistogram?
 

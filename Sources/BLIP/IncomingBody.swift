@@ -19,6 +19,8 @@ final class IncomingBody: @unchecked Sendable {
         var hasNews = false
         /// The program wants to be told nothing now.
         var isPaused = false
+        /// What the connection's memory has of it; −1: it is counted elsewhere.
+        var counted = 0
         /// `BLIP_DATA_END` or the failure was handed out.
         var hasReportedEnd = false
         var waiter: Waiter?
@@ -134,6 +136,23 @@ final class IncomingBody: @unchecked Sendable {
         }
         state.isAcknowledgementPosted = true
         return true
+    }
+
+    /// How much more is held than at the last call. The loop's.
+    func recount() -> Int {
+        state.withLock { state in
+            guard state.counted >= 0 else { return 0 }
+            defer { state.counted = state.bytes.count }
+            return state.bytes.count - state.counted
+        }
+    }
+
+    /// From now on it is counted elsewhere: what was counted here, and what is held.
+    func endCounting() -> (counted: Int, held: Int) {
+        state.withLock { state in
+            defer { state.counted = -1 }
+            return (max(0, state.counted), state.bytes.count)
+        }
     }
 
     /// What is to be acknowledged now.

@@ -62,7 +62,13 @@ public final class LoopContext: @unchecked Sendable {
     @inline(__always)
     func reclaim() {
         while var message = finished.pop() {
-            guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else { continue }
+            guard isKnownUniquelyReferenced(&message) else {
+                // The program keeps it.
+                let size = message.memorySize
+                if size >= IncomingMemory.least, message.isIncoming { message.connection?.countKept(message, size) }
+                continue
+            }
+            guard pool.count < Self.poolLimit else { continue }
             // What the last other holder did to it must be seen before it is used again.
             atomicMemoryFence(ordering: .acquiring)
             message.recycle()
@@ -75,6 +81,18 @@ public final class LoopContext: @unchecked Sendable {
     public static func newMessage() -> BLIPMessage {
         guard let context = EventLoop.currentAttachment else { return BLIPMessage() }
         return Unmanaged<LoopContext>.fromOpaque(context)._withUnsafeGuaranteedRef { $0.makeMessage() }
+    }
+
+    // MARK: Memory of received messages
+
+    private var uncountedMemory = 0
+
+    /// Counts towards the runtime's budget, a heap of changes at a time. Loop thread only.
+    func countMemory(_ change: Int) {
+        uncountedMemory &+= change
+        guard abs(uncountedMemory) >= 64 << 10 else { return }
+        runtime.countMemory(uncountedMemory)
+        uncountedMemory = 0
     }
 
     // MARK: Counters, under `infoLock`

@@ -11,6 +11,9 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     public var slot: UInt32 = 0
 
     public let threadCount: Int
+    /// What received messages of all connections may hold, in bytes; 0: no limit.
+    let memoryLimit: Int
+    private let countedMemory = Atomic<Int>(0)
     let queue: EventQueue?
     private(set) var contexts: [LoopContext] = []
     private let nextContext = Atomic<Int>(0)
@@ -28,8 +31,9 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     /// Of all connections that want it.
     private let cookies = Locked(CookieJar())
 
-    public init(threads: Int, queue: EventQueue?) throws(TransportError) {
+    public init(threads: Int, queue: EventQueue?, memoryLimit: Int = 0) throws(TransportError) {
         threadCount = threads
+        self.memoryLimit = memoryLimit
         self.queue = queue
         for index in 0..<max(threads, 1) {
             contexts.append(LoopContext(loop: try EventLoop(), runtime: self, index: index))
@@ -70,6 +74,12 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
             return (runtime, handle)
         }
     }
+
+    // MARK: Memory of received messages
+
+    func countMemory(_ change: Int) { countedMemory.add(change, ordering: .relaxed) }
+
+    var memoryUsed: Int { countedMemory.load(ordering: .relaxed) }
 
     // MARK: Loops
 

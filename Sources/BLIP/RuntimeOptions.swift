@@ -4,6 +4,7 @@ public final class RuntimeOptions: SlotOwner, @unchecked Sendable {
     public var slot: UInt32 = 0
     public var threads: UInt32 = 1
     public var queue: EventQueue?
+    public var memoryLimit = 0
 
     public init() {}
 

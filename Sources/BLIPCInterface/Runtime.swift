@@ -28,6 +28,15 @@ public func blip_runtime_options_set_queue(_ options: OpaquePointer!, _ queue: O
     }
 }
 
+@c @implementation
+public func blip_runtime_options_set_memory_limit(_ options: OpaquePointer!, _ bytes: UInt64) -> blip_status {
+    HandleTable.with(options) { (options: RuntimeOptions) in
+        guard bytes == 0 || (1 << 20...1 << 50).contains(bytes) else { return BLIP_ERROR_ARGUMENT }
+        options.memoryLimit = Int(bytes)
+        return BLIP_OK
+    }
+}
+
 /// Looks a queue up; NULL means none.
 func setQueue(_ handle: OpaquePointer?, _ set: (EventQueue?) -> Void) -> blip_status {
     guard let handle else {
@@ -46,15 +55,17 @@ public func blip_runtime_new(
 ) -> blip_status {
     _ = Runtime.forkGuard
     guard let runtime else { return BLIP_ERROR_ARGUMENT }
-    func make(_ threads: UInt32, _ queue: EventQueue?) -> blip_status {
+    func make(_ threads: UInt32, _ queue: EventQueue?, _ memoryLimit: Int) -> blip_status {
         do {
-            return create(try Runtime(threads: Int(threads), queue: queue), runtime)
+            return create(try Runtime(threads: Int(threads), queue: queue, memoryLimit: memoryLimit), runtime)
         } catch {
             return BLIP_ERROR_RESOURCES
         }
     }
-    guard let options else { return make(1, nil) }
-    return HandleTable.with(options) { (options: RuntimeOptions) in make(options.threads, options.queue) }
+    guard let options else { return make(1, nil, 0) }
+    return HandleTable.with(options) { (options: RuntimeOptions) in
+        make(options.threads, options.queue, options.memoryLimit)
+    }
 }
 
 @c @implementation

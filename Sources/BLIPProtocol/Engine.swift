@@ -86,6 +86,16 @@ public final class Engine: @unchecked Sendable {
     /// What unfinished incoming messages hold in memory, in bytes.
     public var heldBytes: Int { state.pointee.heldBytes }
 
+    /// Little memory is left for incoming messages, so that whole ones are refused too.
+    public var isTight: Bool { state.pointee.isTight }
+
+    /// Limits what incoming messages may hold from now on, below `Limits.unfinishedBytes`, because the owner holds others.
+    public func limitHeldBytes(to bytes: Int) {
+        let s = state
+        s.pointee.heldLimit = max(0, min(bytes, s.pointee.limits.unfinishedBytes))
+        s.pointee.isTight = s.pointee.heldLimit &- s.pointee.heldBytes < s.pointee.limits.incomingFrame
+    }
+
     /// What was done since the engine was made.
     public var counters: EngineCounters { state.pointee.counters }
 

@@ -181,7 +181,7 @@ extension Engine {
                 !Outbox.state(request).pointee.isAbandoned
             else { return nil }
         }
-        guard count <= s.pointee.limits.message else { return nil }
+        guard count <= s.pointee.limits.message, !s.pointee.isTight else { return nil }
         let message = makeMessage()
         let m = message.state
         m.pointee.isIncoming = true
@@ -405,7 +405,7 @@ extension Engine {
             m.pointee.failure = .tooLarge
             return false
         }
-        if !isWhole, count > s.pointee.limits.unfinishedBytes - s.pointee.heldBytes {
+        if !isWhole || s.pointee.isTight, count > s.pointee.heldLimit - s.pointee.heldBytes {
             m.pointee.failure = .memory
             return false
         }
@@ -523,7 +523,7 @@ extension Engine {
         z.pointee.avail_in = uInt(end - at)
         while !inflater.isAtEnd {
             let allowed = min(
-                contentAllowance(m), state.pointee.limits.unfinishedBytes - state.pointee.heldBytes,
+                contentAllowance(m), state.pointee.heldLimit - state.pointee.heldBytes,
                 // One more than the limit allows, to see whether there is more.
                 Int.max - 1)
             let room = m.pointee.content.capacity - m.pointee.content.count
@@ -592,7 +592,7 @@ extension Engine {
         let heldBefore = target?.pointee.content.count ?? 0
         while let m = target {
             let held = s.pointee.heldBytes + m.pointee.content.count - heldBefore
-            let allowed = min(contentAllowance(m), s.pointee.limits.unfinishedBytes - held)
+            let allowed = min(contentAllowance(m), s.pointee.heldLimit - held)
             guard allowed > 0 else { break }
             if m.pointee.content.capacity == m.pointee.content.count {
                 guard m.pointee.content.reserve(Self.inflatedGuess(inflater.expected, allowed)) else {

@@ -45,6 +45,10 @@ struct EngineState: ~Copyable {
     var undecided: Message?
     /// What unfinished messages hold in memory.
     var heldBytes = 0
+    /// What they may hold now.
+    var heldLimit: Int
+    /// Little is left of that: whole messages are looked at too.
+    var isTight = false
     /// Responses in `incoming` that somebody waits for.
     var partialResponses = 0
 
@@ -53,6 +57,7 @@ struct EngineState: ~Copyable {
     init(version: ProtocolVersion, limits: Limits, compressionLevel: Int32) {
         self.version = version
         self.limits = limits
+        heldLimit = limits.unfinishedBytes
         self.compressionLevel = compressionLevel
     }
 }

@@ -95,6 +95,9 @@ open class Message: @unchecked Sendable {
         return UnsafeRawBufferPointer(start: base + start, count: state.pointee.content.count - start)
     }
 
+    /// What its content and properties take of memory, in bytes.
+    public final var memorySize: Int { state.pointee.content.capacity &+ state.pointee.properties.capacity }
+
     /// Body bytes received so far, after decompression, consumed ones too.
     public final var bodyBytesReceived: UInt64 { state.pointee.bodyBytesReceived }
 

@@ -190,6 +190,9 @@ public final class Stream: EventSource, @unchecked Sendable {
         }
     }
 
+    /// `stream(_:fill:)` will be called at the end of this turn.
+    public var willFill: Bool { wantsOutput && isDirty && !isBlocked && isOpen && !isFailed }
+
     /// Asks for calls of `stream(_:fill:)` at the end of this turn. Cheap, and idempotent within a turn.
     public func requestOutput() {
         guard isOpen, !isFinishing else { return }

@@ -61,7 +61,7 @@ TEST(urls_that_mean_the_same_share_a_connection)
 {
     struct pool pool;
     blip_connection *first = NULL, *second = NULL, *other = NULL, *user = NULL;
-    char url[200];
+    char url[600];
     pool_open(&pool);
     CHECK_STATUS(blip_pool_existing_connection(pool.pool, S(pool.pair.url), &first), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_pool_connection(pool.pool, S("gopher://x"), &first), BLIP_ERROR_URL);
@@ -130,7 +130,7 @@ TEST(what_nobody_uses_is_closed)
 {
     struct pool pool;
     blip_connection *held = NULL, *idle = NULL;
-    char url[200];
+    char url[600];
     pool_open(&pool);
     CHECK_STATUS(blip_pool_set_idle_timeout(pool.pool, -2), BLIP_ERROR_ARGUMENT);
     CHECK_OK(blip_pool_set_idle_timeout(pool.pool, 100));

@@ -423,6 +423,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_message_begin_trace": (STATUS, (HANDLE, c_bool)),
     "blip_response_set_error": (STATUS, (HANDLE, SLICE, c_int32, SLICE)),
     "blip_listener_set_trace_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_runtime_options_set_memory_limit": (STATUS, (HANDLE, c_uint64)),
 }
 
 
