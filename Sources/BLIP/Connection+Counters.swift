@@ -69,21 +69,18 @@ extension Connection {
     /// A request of ours has its response.
     @inline(__always)
     func countRoundTrip(of request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
-        let record = session.record
-        if response.kind == .error { record.errorsReceived &+= 1 }
-        if let recorder = record.recorder {
-            recorder.record(loop.now &- request.sentAt)
-        } else {
-            makeRecorder(record).record(loop.now &- request.sentAt)
-        }
+        if response.kind == .error { session.record.errorsReceived &+= 1 }
+        RoundTripHistogram.record(
+            loop.now &- request.sentAt, in: session.roundTripCounts ?? makeHistogram(session))
     }
 
     @inline(never)
-    private func makeRecorder(_ record: CounterRecord) -> RoundTripHistogram {
+    private func makeHistogram(_ session: Session) -> UnsafeMutablePointer<Atomic<UInt64>> {
         let histogram = RoundTripHistogram()
-        record.recorder = histogram
+        let record = session.record
         withInfo { _ in record.setHistogram(histogram) }
-        return histogram
+        session.roundTripCounts = histogram.counts
+        return histogram.counts
     }
 
     func countOpening() {

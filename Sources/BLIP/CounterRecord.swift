@@ -28,8 +28,6 @@ final class CounterRecord: @unchecked Sendable {
     var reportedBytes = 0
     /// Made when the program keeps a message that is not small.
     var memory: IncomingMemory?
-    /// `histogram`, for the loop.
-    var recorder: RoundTripHistogram?
 
     init(listenerTotals: CounterTotals?) { self.listenerTotals = listenerTotals }
 

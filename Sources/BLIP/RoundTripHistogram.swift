@@ -4,30 +4,34 @@ import Synchronization
 ///
 /// One thread records, with plain loads and stores; any may read meanwhile.
 final class RoundTripHistogram: @unchecked Sendable {
-    private let counts: UnsafeMutablePointer<Atomic<UInt64>>
-    private let sum = Atomic<UInt64>(0)
+    /// The buckets, and behind them the sum. Where messages pass, this is used without counting references.
+    let counts: UnsafeMutablePointer<Atomic<UInt64>>
 
     init() {
-        counts = .allocate(capacity: RoundTrips.bucketCount)
-        for index in 0..<RoundTrips.bucketCount { (counts + index).initialize(to: Atomic(0)) }
+        counts = .allocate(capacity: RoundTrips.bucketCount + 1)
+        for index in 0...RoundTrips.bucketCount { (counts + index).initialize(to: Atomic(0)) }
     }
 
     deinit {
-        counts.deinitialize(count: RoundTrips.bucketCount)
+        counts.deinitialize(count: RoundTrips.bucketCount + 1)
         counts.deallocate()
     }
 
-    /// One more, of so many nanoseconds. The loop's thread.
+    /// One more in a histogram's `counts`, of so many nanoseconds. The loop's thread.
     @inline(__always)
-    func record(_ nanoseconds: UInt64) {
-        let index = RoundTrips.bucket(of: nanoseconds)
-        counts[index].store(counts[index].load(ordering: .relaxed) &+ 1, ordering: .relaxed)
-        sum.store(sum.load(ordering: .relaxed) &+ nanoseconds, ordering: .relaxed)
+    static func record(_ nanoseconds: UInt64, in counts: UnsafeMutablePointer<Atomic<UInt64>>) {
+        add(1, to: counts + RoundTrips.bucket(of: nanoseconds))
+        add(nanoseconds, to: counts + RoundTrips.bucketCount)
+    }
+
+    @inline(__always)
+    private static func add(_ amount: UInt64, to count: UnsafeMutablePointer<Atomic<UInt64>>) {
+        count.pointee.store(count.pointee.load(ordering: .relaxed) &+ amount, ordering: .relaxed)
     }
 
     func read() -> RoundTrips {
         RoundTrips(
             counts: (0..<RoundTrips.bucketCount).map { counts[$0].load(ordering: .relaxed) },
-            sum: sum.load(ordering: .relaxed))
+            sum: counts[RoundTrips.bucketCount].load(ordering: .relaxed))
     }
 }

@@ -1,10 +1,13 @@
 import BLIPProtocol
+import Synchronization
 
 /// What a connection has once BLIP is spoken: the engine, and the link that carries its frames.
 final class Session {
     let engine: Engine
     let link: Link
     let record: CounterRecord
+    /// The counts of `record.histogram`, once there is one.
+    var roundTripCounts: UnsafeMutablePointer<Atomic<UInt64>>?
     /// The peer broke a protocol and was told.
     var isBroken = false
     /// Messages whose last byte is on its way to the operating system and that want to know.
