@@ -20,6 +20,7 @@ from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
 from ._ffi import VERSION as LIBRARY_VERSION
 from ._life import OBSERVATIONS, Observation, Observer
 from ._message import Response
+from ._trace import new_trace
 from .errors import (
     Cancelled,
     ConnectionClosed,
@@ -77,6 +78,7 @@ __all__ = [
     "counters",
     "hash_password",
     "metrics_text",
+    "new_trace",
     "serve",
     "set_cookie",
     "sync",

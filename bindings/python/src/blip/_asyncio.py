@@ -81,6 +81,7 @@ _connection_send = bind("blip_connection_send")
 _connection_set_open_callback = bind("blip_connection_set_open_callback")
 _connection_set_close_callback = bind("blip_connection_set_close_callback")
 _connection_ping = bind("blip_connection_ping")
+_connection_set_backlog_callback = bind("blip_connection_set_backlog_callback")
 _connection_backlog = bind("blip_connection_backlog")
 _event_status = bind("blip_event_status")
 _event_message = bind("blip_event_message")
@@ -652,6 +653,8 @@ class Connection(_Sender, BaseConnection):
         self._loop = asyncio.get_running_loop()
         self._tasks = set()
         self._closed: asyncio.Future[int] = self._loop.create_future()
+        self._drainers: List[asyncio.Future[int]] = []
+        self._backlog_context = 0
 
     async def __aenter__(self) -> Connection:
         return self
@@ -673,7 +676,41 @@ class Connection(_Sender, BaseConnection):
     def _did_close(self, status: int) -> None:
         if not self._closed.done():
             self._closed.set_result(status)
+        self._end_draining(status if status < 0 else Status.CLOSED)
         self._drop_contexts()
+
+    async def drain(self) -> None:
+        """Returns when the program may send more: at once, unless more than 4 MiB wait to be sent.
+
+        Then when that has fallen to 1 MiB. For programs that start many requests without waiting for their replies.
+        Raises `ConnectionClosed` if the connection ends first.
+        """
+        if self.backlog <= BACKLOG:
+            return
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._drainers.append(future)
+        if not self._backlog_context:
+            self._backlog_context = self._pump.expect(OwnerCall(self, Connection._on_backlog))
+            self._contexts.append(self._backlog_context)
+        # Set anew each time: its first event tells how things are, so that nobody waits for what has happened.
+        status = _connection_set_backlog_callback(
+            self._handle, BACKLOG // 4, BACKLOG, None, self._backlog_context, None
+        )
+        if status >= 0:
+            status = await future
+        if status < 0:
+            raise failure(status, "drain", self._handle)
+
+    def _on_backlog(self, event: int) -> None:
+        # What closing has thrown away is no room: the connection's end follows.
+        if _event_status(event) != _ffi.AGAIN and self.state not in ("closing", "closed"):
+            self._end_draining(0)
+
+    def _end_draining(self, status: int) -> None:
+        waiting, self._drainers = self._drainers, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(status)
 
     async def ping(self, timeout: Optional[float] = 10) -> float:
         """Sends a WebSocket ping; the seconds until its pong."""

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Protocol, Tuple
 from . import _ffi
 from ._body import BORROW_FROM, Body, add_body, encode_json
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, take, text
+from ._trace import child_trace, read_trace
 from .errors import ResponseError, check, fail, read_error
 
 _event_release = bind("blip_event_release")
@@ -30,6 +31,7 @@ _set_compressed = bind("blip_message_set_compressed")
 _set_urgent = bind("blip_message_set_urgent")
 _set_content_type = bind("blip_message_set_content_type")
 _error = bind("blip_message_error")
+_set_error = bind("blip_response_set_error")
 _respond = bind("blip_message_respond")
 _respond_data = bind("blip_message_respond_data")
 _respond_text = bind("blip_message_respond_text")
@@ -204,6 +206,15 @@ class Received:
         return self.get("Content-Type")
 
     @property
+    def trace(self) -> Optional[Dict[str, str]]:
+        """The W3C trace context: "traceparent" and maybe "tracestate", if it has a well-formed one."""
+        return read_trace(self._handle)
+
+    def child_trace(self) -> Dict[str, str]:
+        """Properties that put a request, sent because of this message, into its trace; none if it has no trace."""
+        return child_trace(self._handle)
+
+    @property
     def number(self) -> int:
         """The number that request and reply share on their connection."""
         out = c_uint64()
@@ -263,7 +274,12 @@ def response_error(handle: int, reply: object) -> ResponseError:
     out = c_void_p()
     check(_error(handle, byref(out)), "error of a reply")
     domain, code, words = read_error(out.value or 0)
-    return ResponseError(code, words, domain, reply=reply)
+    out_properties = OutSlice()
+    check(_properties(handle, byref(out_properties)), "properties")
+    details = decode_properties(take(out_properties))
+    for key in ("Error-Domain", "Error-Code"):
+        details.pop(key, None)
+    return ResponseError(code, words, domain, reply=reply, details=details)
 
 
 def begin_response(request: int, response: Response) -> Tuple[int, int]:
@@ -324,8 +340,19 @@ def answer(request: int, result: Any, keeper: Keeper) -> int:
 
 def answer_error(request: int, error: ResponseError) -> int:
     words = error.text.encode()
-    status: int = _respond_error(request, text(error.domain), error.code, Slice(words, len(words)))
-    return status
+    status: int
+    if not error.details:
+        status = _respond_error(request, text(error.domain), error.code, Slice(words, len(words)))
+        return status
+    message, status = begin_response(request, Response(properties=error.details))
+    if status < 0:
+        return status
+    try:
+        check(_set_error(message, text(error.domain), error.code, Slice(words, len(words))), "error")
+        status = _respond(request, message)
+        return status
+    finally:
+        _release(message)
 
 
 # Statuses of responding that say only that nobody waits for the answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from ctypes import byref, c_int64, c_void_p
-from typing import Callable, NoReturn, Optional, Tuple, Type
+from typing import Callable, Dict, Mapping, NoReturn, Optional, Tuple, Type
 
 from ._ffi import OutSlice, Slice, Status, bind, take
 from ._library import LibraryNotFound
@@ -85,12 +85,24 @@ class ProtocolError(Error):
 
 
 class ResponseError(Error):
-    """An error response. `request` raises it for the peer's; a handler raises it to answer with an error."""
+    """An error response. `request` raises it for the peer's; a handler raises it to answer with an error.
 
-    def __init__(self, code: int, text: str = "", domain: str = "BLIP", *, reply: object = None) -> None:
+    details: properties of the response besides domain and code.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        text: str = "",
+        domain: str = "BLIP",
+        *,
+        reply: object = None,
+        details: Optional[Mapping[str, str]] = None,
+    ) -> None:
         super().__init__(f"{domain}/{code}: {text}" if text else f"{domain}/{code}", domain=domain, code=code)
         self.text = text
         self.reply = reply
+        self.details: Dict[str, str] = dict(details or {})
 
 
 _CLASSES = {
