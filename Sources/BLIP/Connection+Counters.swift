@@ -13,30 +13,31 @@ extension Connection {
     }
 
     func publishCounters(_ session: Session, sent: UInt64, received: UInt64) {
-        let record = session.record
         let engine = session.engine
-        let paused = engine.pausedMessages
-        if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
-        reportMemory(session)
-        let memory = incomingBytes(session)
-        let waiting = backlog.load(ordering: .relaxed)
-        // Straight into the record: this is done in each turn.
-        withInfo { _ in
-            record.current.engine = engine.counters
-            record.current.bytesSent = sent
-            record.current.bytesReceived = received
-            record.current.errorsSent = record.errorsSent
-            record.current.errorsReceived = record.errorsReceived
-            record.current.readingPaused = record.readingPaused
-            record.current.sendingPaused = record.sendingPaused
-            record.current.requestsPending = Self.level(engine.pendingRequests)
-            record.current.requestsUnanswered = Self.level(unanswered)
-            record.current.messagesQueued = Self.level(engine.queuedMessages)
-            record.current.messagesPaused = Self.level(paused)
-            record.current.messagesUnfinished = Self.level(engine.unfinishedIncoming)
-            record.current.memory = Self.level(memory)
-            record.current.backlog = Self.level(waiting)
-            context.note(record)
+        session.uncountedRecord._withUnsafeGuaranteedRef { record in
+            let paused = engine.pausedMessages
+            if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
+            reportMemory(session)
+            let memory = incomingBytes(session)
+            let waiting = backlog.load(ordering: .relaxed)
+            // Straight into the record: this is done in each turn.
+            withInfo { _ in
+                record.current.engine = engine.counters
+                record.current.bytesSent = sent
+                record.current.bytesReceived = received
+                record.current.errorsSent = record.errorsSent
+                record.current.errorsReceived = record.errorsReceived
+                record.current.readingPaused = record.readingPaused
+                record.current.sendingPaused = record.sendingPaused
+                record.current.requestsPending = Self.level(engine.pendingRequests)
+                record.current.requestsUnanswered = Self.level(unanswered)
+                record.current.messagesQueued = Self.level(engine.queuedMessages)
+                record.current.messagesPaused = Self.level(paused)
+                record.current.messagesUnfinished = Self.level(engine.unfinishedIncoming)
+                record.current.memory = Self.level(memory)
+                record.current.backlog = Self.level(waiting)
+                context.note(record)
+            }
         }
     }
 

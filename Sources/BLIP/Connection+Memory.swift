@@ -11,27 +11,36 @@ extension Connection {
     /// Less than this is not looked at: a turn cannot make much of it.
     private static let slack = 64 << 10
 
+    @inline(__always)
+    private var hasMemoryLimit: Bool { context.hasMemoryLimit }
+
     /// Memory outside of the engine. Loop thread.
     @inline(__always)
-    private func outsideBytes(_ record: CounterRecord) -> Int {
-        record.streamedBytes &+ max(0, unanswered) &* Self.unansweredCost &+ (record.memory?.held ?? 0)
+    private func outsideBytes(_ record: Unmanaged<CounterRecord>) -> Int {
+        record._withUnsafeGuaranteedRef { record in
+            let own = record.streamedBytes &+ max(0, unanswered) &* Self.unansweredCost
+            return record.memory == nil ? own : own &+ keptBytes(record)
+        }
     }
+
+    @inline(never)
+    private func keptBytes(_ record: CounterRecord) -> Int { record.memory?.held ?? 0 }
 
     /// All of it. Loop thread.
     @inline(__always)
-    func incomingBytes(_ session: Session) -> Int { session.engine.heldBytes &+ outsideBytes(session.record) }
+    func incomingBytes(_ session: Session) -> Int { session.engine.heldBytes &+ outsideBytes(session.uncountedRecord) }
 
     /// Tells the engine how much may come. Before each turn of input.
     @inline(__always)
     func limitMemory(_ session: Session) {
-        if runtimeHold.memoryLimit > 0 || session.engine.isTight || outsideBytes(session.record) > Self.slack {
+        if hasMemoryLimit || session.engine.isTight || outsideBytes(session.uncountedRecord) > Self.slack {
             adjustMemoryLimit(session)
         }
     }
 
     @inline(never)
     private func adjustMemoryLimit(_ session: Session) {
-        var limit = configuration.limits.unfinishedBytes &- outsideBytes(session.record)
+        var limit = configuration.limits.unfinishedBytes &- outsideBytes(session.uncountedRecord)
         let whole = runtimeHold.memoryLimit
         if whole > 0 { limit = min(limit, session.engine.heldBytes &+ max(0, whole &- runtimeHold.memoryUsed)) }
         session.engine.limitHeldBytes(to: limit)
@@ -40,7 +49,7 @@ extension Connection {
     /// Tells the runtime, if it has a budget, what has changed. After each turn.
     @inline(__always)
     func reportMemory(_ session: Session) {
-        if runtimeHold.memoryLimit > 0 { reportMemory(session.record, session.engine.heldBytes) }
+        if hasMemoryLimit { reportMemory(session.record, session.engine.heldBytes) }
     }
 
     @inline(never)

@@ -11,6 +11,8 @@ public final class LoopContext: @unchecked Sendable {
     let infoLock = Locked(())
     unowned let runtime: Runtime
     let index: Int
+    /// The runtime has a budget for received messages.
+    let hasMemoryLimit: Bool
     var maskKeys: MaskKeyGenerator
     private var pool = MessageList()
     private var finished = MessageList()
@@ -38,6 +40,7 @@ public final class LoopContext: @unchecked Sendable {
 
     init(loop: EventLoop, runtime: Runtime, index: Int) {
         self.index = index
+        hasMemoryLimit = runtime.memoryLimit > 0
         self.loop = loop
         self.runtime = runtime
         maskKeys = Randomness.bytes(32).withUnsafeBytes { MaskKeyGenerator(entropy: $0) }
@@ -62,18 +65,21 @@ public final class LoopContext: @unchecked Sendable {
     @inline(__always)
     func reclaim() {
         while var message = finished.pop() {
-            guard isKnownUniquelyReferenced(&message) else {
-                // The program keeps it.
-                let size = message.memorySize
-                if size >= IncomingMemory.least, message.isIncoming { message.connection?.countKept(message, size) }
+            guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else {
+                if pool.count < Self.poolLimit { programKeeps(message) }
                 continue
             }
-            guard pool.count < Self.poolLimit else { continue }
             // What the last other holder did to it must be seen before it is used again.
             atomicMemoryFence(ordering: .acquiring)
             message.recycle()
             pool.push(message)
         }
+    }
+
+    @inline(never)
+    private func programKeeps(_ message: BLIPMessage) {
+        let size = message.memorySize
+        if size >= IncomingMemory.least, message.isIncoming { message.connection?.countKept(message, size) }
     }
 
     /// A fresh message for the program: an old one on a loop's thread, a new one elsewhere.

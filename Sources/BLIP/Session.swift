@@ -6,6 +6,8 @@ final class Session {
     let engine: Engine
     let link: Link
     let record: CounterRecord
+    /// The same, for each turn: the session holds it, nobody has to count.
+    let uncountedRecord: Unmanaged<CounterRecord>
     /// The counts of `record.histogram`, once there is one.
     var roundTripCounts: UnsafeMutablePointer<Atomic<UInt64>>?
     /// The peer broke a protocol and was told.
@@ -17,5 +19,6 @@ final class Session {
         self.engine = engine
         self.link = link
         self.record = record
+        uncountedRecord = Unmanaged.passUnretained(record)
     }
 }
