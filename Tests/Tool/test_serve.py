@@ -108,12 +108,12 @@ def test_the_path_of_the_url_is_served_alone():
     with Server(address="ws://127.0.0.1:0/db") as server:
         assert server.url.endswith("/db")
         assert blip("request", server.url, "echo").returncode == 0
-        assert blip("request", f"ws://127.0.0.1:{server.port}/", "echo").returncode == 64
+        assert blip("request", f"ws://127.0.0.1:{server.port}/", "echo").returncode == 2
 
 
 def test_port_in_use(server):
     result = blip("serve", f"127.0.0.1:{server.port}")
-    assert result.returncode == 64
+    assert result.returncode == 2
     text = result.stderr.decode()
     assert text.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use (another program" in text
