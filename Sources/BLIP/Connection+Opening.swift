@@ -221,6 +221,8 @@ extension Connection {
         upgrade.endsAfterOutput = failure
         armTimer(after: configuration.closeTimeout)
         stream.requestOutput()
+        // What still comes is thrown away; the peer's end is what is waited for.
+        stream.resumeReading()
     }
 
     // MARK: Both
