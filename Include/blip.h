@@ -864,7 +864,7 @@ blip_status blip_runtime_clear_cookies(blip_runtime *runtime);
  *
  * A queue takes events from loop threads to threads of the program. It is given to options of a
  * runtime, connection or listener, and carries everything that would be a callback then, except
- * blip_body_fn, blip_log_fn and blip_trace_fn. Take from it with blip_queue_dispatch or with
+ * blip_body_fn, blip_log_fn and blip_frame_fn. Take from it with blip_queue_dispatch or with
  * blip_queue_next, not both. Several threads may take; what they take is in order, what they make
  * of it runs side by side. The capacity is no wall: at that many events the connections that bring
  * more stop reading from their peers, until half of them are taken; completions of what the program
@@ -1464,7 +1464,7 @@ typedef void (*blip_backlog_fn)(
  * Ownership: what it is given is borrowed until it returns.
  * Threads: [callback]. Since 1.0.
  */
-typedef void (*blip_trace_fn)(
+typedef void (*blip_frame_fn)(
     blip_connection *connection, bool outgoing, uint64_t number, uint32_t type, uint32_t flags,
     blip_slice frame, void *context);
 
@@ -1515,7 +1515,7 @@ typedef int64_t (*blip_timeout_fn)(
  * Ownership: what it is given is borrowed until it returns.
  * Threads: [callback]. Since 1.0.
  */
-typedef void (*blip_descriptor_fn)(blip_connection *connection, int fd, void *context);
+typedef void (*blip_fd_fn)(blip_connection *connection, int fd, void *context);
 
 /**
  * Looks at a challenge of a server that the options do not answer, and may answer it now or later.
@@ -2029,7 +2029,7 @@ blip_status blip_connection_options_set_compression_level(
  * counted in; default 256 MiB. Past it the connection is closed with 1008: the peer sends requests
  * and does not read. Since 1.0.
  */
-#define BLIP_LIMIT_REPLIES 7
+#define BLIP_LIMIT_RESPONSES 7
 
 /**
  * Sets one of the limits of what a peer may make this side hold.
@@ -3066,8 +3066,8 @@ blip_status blip_connection_is_ipv6(blip_connection *connection, bool *ipv6);
  * fails.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_with_descriptor(
-    blip_connection *connection, blip_descriptor_fn fn, void *context,
+blip_status blip_connection_perform_fd(
+    blip_connection *connection, blip_fd_fn fn, void *context,
     void (*release_context)(void *));
 
 /**
@@ -3427,8 +3427,8 @@ blip_status blip_connection_set_backlog_callback(
  * fails.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_set_trace_callback(
-    blip_connection *connection, blip_trace_fn fn, void *context, void (*release_context)(void *));
+blip_status blip_connection_set_frame_callback(
+    blip_connection *connection, blip_frame_fn fn, void *context, void (*release_context)(void *));
 
 /**
  * Sends a WebSocket ping and tells when its pong comes.
@@ -4472,7 +4472,7 @@ blip_status blip_message_append_body_file(
  * fails.
  * Threads: [object] [callback]. Since 1.0.
  */
-blip_status blip_message_append_body_stream(
+blip_status blip_message_append_body_pulled(
     blip_message *message, blip_body_fn fn, void *context, void (*release_context)(void *));
 
 /**
@@ -5817,8 +5817,8 @@ blip_status blip_listener_set_close_request_callback(
  * fails.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_listener_set_trace_callback(
-    blip_listener *listener, blip_trace_fn fn, void *context, void (*release_context)(void *));
+blip_status blip_listener_set_frame_callback(
+    blip_listener *listener, blip_frame_fn fn, void *context, void (*release_context)(void *));
 
 /**
  * Sets who is told that the listener has stopped.
@@ -7154,7 +7154,7 @@ blip_status blip_transport_set_resume_callback(
  * for the call; the connection keeps the transport.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_with_transport(
+blip_status blip_connection_from_transport(
     blip_runtime *runtime, blip_transport *transport, blip_slice protocol,
     blip_connection_options *options, blip_connection **connection);
 

@@ -93,7 +93,7 @@ public class CommonOptions {
         case BLIP_LIMIT_MESSAGE: limits.message = value
         case BLIP_LIMIT_UNFINISHED_MESSAGES: limits.unfinishedMessages = value
         case BLIP_LIMIT_UNFINISHED_BYTES: limits.unfinishedBytes = value
-        case BLIP_LIMIT_REPLIES: repliesLimit = value
+        case BLIP_LIMIT_RESPONSES: repliesLimit = value
         case BLIP_LIMIT_HTTP_HEAD:
             guard value >= 256, value <= 1 << 20 else { return BLIP_ERROR_ARGUMENT }
             httpHead = value

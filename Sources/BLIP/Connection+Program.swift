@@ -123,7 +123,7 @@ extension Connection {
     public var isTLSResumed: Bool { withInfo { $0.tls }?.isResumed ?? false }
 
     /// Calls the function with the socket's descriptor, on the loop: nothing is sent or received meanwhile.
-    public func withDescriptor(_ handler: Handler<blip_descriptor_fn>) -> blip_status {
+    public func withDescriptor(_ handler: Handler<blip_fd_fn>) -> blip_status {
         let work: @Sendable () -> Void = { [self] in
             handler.function?(handle, stream?.socketDescriptor ?? -1, handler.context)
         }

@@ -13,7 +13,7 @@ public final class ConnectionSettings: @unchecked Sendable {
     public var state: Handler<blip_state_fn>?
     /// Whom the certificate must be for, in place of what the options say.
     public var serverName: Text?
-    public var trace: Handler<blip_trace_fn>?
+    public var trace: Handler<blip_frame_fn>?
     public var challenge: Handler<blip_challenge_fn>?
     public var closeRequest: Handler<blip_close_request_fn>?
     public var trust: Handler<blip_trust_fn>?

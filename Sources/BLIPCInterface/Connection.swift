@@ -516,11 +516,11 @@ public func blip_connection_is_ipv6(
 }
 
 @c @implementation
-public func blip_connection_with_descriptor(
-    _ connection: OpaquePointer!, _ fn: blip_descriptor_fn!, _ context: UnsafeMutableRawPointer!,
+public func blip_connection_perform_fd(
+    _ connection: OpaquePointer!, _ fn: blip_fd_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
 ) -> blip_status {
-    let handler = Handler<blip_descriptor_fn>(fn, context, release)
+    let handler = Handler<blip_fd_fn>(fn, context, release)
     return HandleTable.with(connection) { (connection: Connection) in
         fn == nil ? BLIP_ERROR_ARGUMENT : connection.withDescriptor(handler)
     }

@@ -199,7 +199,7 @@ public func blip_message_append_body_file(
 }
 
 @c @implementation
-public func blip_message_append_body_stream(
+public func blip_message_append_body_pulled(
     _ message: OpaquePointer!, _ fn: blip_body_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
 ) -> blip_status {

@@ -37,22 +37,22 @@ public func blip_message_begin_trace(_ message: OpaquePointer!, _ sampled: Bool)
 }
 
 @c @implementation
-public func blip_connection_set_trace_callback(
-    _ connection: OpaquePointer!, _ fn: blip_trace_fn!, _ context: UnsafeMutableRawPointer!,
+public func blip_connection_set_frame_callback(
+    _ connection: OpaquePointer!, _ fn: blip_frame_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
 ) -> blip_status {
-    let handler = Handler<blip_trace_fn>(fn, context, release)
+    let handler = Handler<blip_frame_fn>(fn, context, release)
     return HandleTable.with(connection) { (connection: Connection) in
         connection.setCallbacks { $0.trace = handler.function == nil ? nil : handler }
     }
 }
 
 @c @implementation
-public func blip_listener_set_trace_callback(
-    _ listener: OpaquePointer!, _ fn: blip_trace_fn!, _ context: UnsafeMutableRawPointer!,
+public func blip_listener_set_frame_callback(
+    _ listener: OpaquePointer!, _ fn: blip_frame_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
 ) -> blip_status {
-    let handler = Handler<blip_trace_fn>(fn, context, release)
+    let handler = Handler<blip_frame_fn>(fn, context, release)
     return HandleTable.with(listener) { (listener: Listener) in
         listener.setCallbacks { $0.trace = handler.function == nil ? nil : handler }
         return BLIP_OK

@@ -76,7 +76,7 @@ private func hand(
 }
 
 @c @implementation
-public func blip_connection_with_transport(
+public func blip_connection_from_transport(
     _ runtime: OpaquePointer!, _ transport: OpaquePointer!, _ name: blip_slice, _ options: OpaquePointer!,
     _ connection: UnsafeMutablePointer<OpaquePointer?>!
 ) -> blip_status {

@@ -26,7 +26,7 @@ final class BodyPipe: @unchecked Sendable {
 
     func attach() -> blip_status {
         let context = Unmanaged.passRetained(self).toOpaque()
-        let status = blip_message_append_body_stream(
+        let status = blip_message_append_body_pulled(
             message,
             { buffer, capacity, written, context in
                 guard let buffer, let written, let context else { return BLIP_ERROR_ARGUMENT }

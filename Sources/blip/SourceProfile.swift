@@ -18,7 +18,7 @@ enum SourceProfile {
         guard status >= 0 else { return status }
         if size > 0 {
             let context = Unmanaged.passRetained(Lines(size: size)).toOpaque()
-            status = blip_message_append_body_stream(
+            status = blip_message_append_body_pulled(
                 response,
                 { buffer, capacity, written, context in
                     guard let buffer, let written, let context else { return BLIP_ERROR_ARGUMENT }

@@ -111,7 +111,7 @@ static blip_status source(blip_connection *connection, blip_message *request, vo
     memcpy(text, body.data, body.size < sizeof text ? body.size : sizeof text - 1);
     status = blip_response_new(request, &response);
     if (status == BLIP_OK)
-        status = blip_message_append_body_stream(response, pull, pulled_body(strtoull(text, NULL, 10)), free);
+        status = blip_message_append_body_pulled(response, pull, pulled_body(strtoull(text, NULL, 10)), free);
     if (status == BLIP_OK)
         status = blip_message_respond(request, response);
     blip_message_release(response);

@@ -46,7 +46,7 @@ static void upload(blip_connection *connection)
 {
     blip_message *request = NULL;
     must(blip_request_new(blip_text("sink"), &request), "cannot make a request");
-    must(blip_message_append_body_stream(request, pull, pulled_body(body_size), free), "cannot append a body");
+    must(blip_message_append_body_pulled(request, pull, pulled_body(body_size), free), "cannot append a body");
     must(blip_connection_send(connection, request, uploaded, NULL, NULL), "cannot send");
     blip_message_release(request);
 }

@@ -89,7 +89,7 @@ OPTIONAL = {
     ("blip_listener_serve_files", 3),
     ("blip_runtime_set_cookie", 0), ("blip_runtime_cookies", 0), ("blip_runtime_clear_cookies", 0),
     ("blip_reconnector_new", 2), ("blip_pool_new", 0), ("blip_pool_new", 1),
-    ("blip_connection_with_transport", 0), ("blip_connection_with_transport", 2), ("blip_connection_pair", 0),
+    ("blip_connection_from_transport", 0), ("blip_connection_from_transport", 2), ("blip_connection_pair", 0),
     ("blip_connection_pair", 1), ("blip_connection_pair", 2), ("blip_listener_connect", 1), ("blip_listener_connect", 2),
 }
 # Results that a caller may not be interested in.

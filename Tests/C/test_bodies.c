@@ -322,7 +322,7 @@ TEST(pulled_bodies_of_many_sizes)
                 source_init(&source, sizes[i], steps[j]);
                 source.end_alone = alone;
                 blip_message *request = make_request("catch", NULL);
-                CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+                CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
                 rig_send(&rig, request);
                 CHECK_INT(rig.catch.size, sizes[i]);
                 CHECK(matches_pattern(rig.catch.bytes, rig.catch.size, 0, 21));
@@ -341,7 +341,7 @@ TEST(a_pulled_body_pauses_and_is_resumed)
     source.pause_every = 20000;
     rig_open(&rig);
     blip_message *request = make_request("catch", NULL);
-    CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
     int64_t rounds = 0, waits = 0;
@@ -392,7 +392,7 @@ TEST(a_resume_from_inside_the_pull_is_not_lost)
     source_init(&source, 100000, 10000);
     rig_open(&rig);
     resumed_message = make_request("catch", NULL);
-    CHECK_OK(blip_message_append_body_stream(resumed_message, resumed_inside, &source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(resumed_message, resumed_inside, &source, source_released));
     rig_send(&rig, blip_message_retain(resumed_message));
     CHECK_INT(rig.catch.size, 100000);
     blip_message_release(resumed_message);
@@ -524,7 +524,7 @@ TEST(a_source_that_fails_at_once_fails_its_message_alone)
     source.fail_at = 0;
     rig_open(&rig);
     blip_message *request = make_request("catch", NULL);
-    CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
     blip_message_release(request);
@@ -546,7 +546,7 @@ TEST(a_source_that_fails_midway_is_reported)
     source.fail_at = 500000;
     rig_open(&rig);
     blip_message *request = make_request("catch", NULL);
-    CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
     blip_message_release(request);
@@ -579,7 +579,7 @@ TEST(a_source_that_returns_nonsense_is_a_failed_source)
         struct outcome outcome;
         rig_open(&rig);
         blip_message *request = make_request("catch", NULL);
-        CHECK_OK(blip_message_append_body_stream(request, returns_nonsense, &kind, NULL));
+        CHECK_OK(blip_message_append_body_pulled(request, returns_nonsense, &kind, NULL));
         CHECK_OK(blip_message_set_timeout(request, 3000));
         outcome_init(&outcome);
         CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
@@ -600,7 +600,7 @@ TEST(a_pulled_body_is_released_when_the_connection_ends)
     source.pause_every = 5000;
     rig_open(&rig);
     blip_message *request = make_request("catch", NULL);
-    CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(rig.pair.client, request, outcome_response, &outcome, outcome_release));
     CHECK(counter_wait(&source.waiting, 1, SOON));
@@ -618,7 +618,7 @@ TEST(a_body_that_cannot_be_added_releases_its_context)
 {
     struct counter released = COUNTER;
     blip_message *request = make_request("x", NULL);
-    CHECK(blip_message_append_body_stream(request, NULL, &released, count_release) < 0);
+    CHECK(blip_message_append_body_pulled(request, NULL, &released, count_release) < 0);
     CHECK_INT(counter_get(&released), 1);
     CHECK(blip_message_append_body_borrowed(request, bytes_slice(NULL, 7), count_release, &released) < 0);
     CHECK_INT(counter_get(&released), 2);
@@ -642,7 +642,7 @@ TEST(parts_are_sent_in_the_order_of_appending)
         CHECK_OK(blip_message_set_body(request, S("<begin>")));
         CHECK_OK(blip_message_append_body_file(request, descriptor, 1000, 100000, false));
         CHECK_OK(blip_message_append_body(request, S("<after the file>")));
-        CHECK_OK(blip_message_append_body_stream(request, source_read, &source, source_released));
+        CHECK_OK(blip_message_append_body_pulled(request, source_read, &source, source_released));
         CHECK_OK(blip_message_append_body_borrowed(request, S("<borrowed>"), count_release, &released));
         CHECK_OK(blip_message_append_body(request, S("<end")));
         CHECK_OK(blip_message_append_body(request, S(">")));
@@ -668,7 +668,7 @@ static blip_status respond_streamed(blip_connection *connection, blip_message *r
     (void)connection;
     CHECK_OK(blip_response_new(request, &response));
     CHECK_OK(blip_message_set_body(response, S("head:")));
-    CHECK_OK(blip_message_append_body_stream(response, source_read, source, source_released));
+    CHECK_OK(blip_message_append_body_pulled(response, source_read, source, source_released));
     blip_status status = blip_message_respond(request, response);
     blip_message_release(response);
     return status;
@@ -832,7 +832,7 @@ TEST(nothing_is_kept_when_a_body_breaks_off)
     blip_message *whole = make_request("empty", "x"), *broken = make_request("sink", NULL);
     CHECK_OK(blip_message_set_no_reply(whole, true));
     CHECK_OK(blip_connection_send(client, whole, NULL, NULL, NULL));
-    CHECK_OK(blip_message_append_body_stream(broken, breaks_off, &calls, NULL));
+    CHECK_OK(blip_message_append_body_pulled(broken, breaks_off, &calls, NULL));
     CHECK_OK(blip_connection_send(client, broken, NULL, NULL, NULL));
     blip_message_release(whole);
     blip_message_release(broken);

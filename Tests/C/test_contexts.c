@@ -113,7 +113,7 @@ static int set_all_of_message(blip_message *message, struct counter *counter)
         blip_message_set_sent_callback(message, on_sent, counter, count_release),
         blip_message_set_progress_callback(message, on_progress, counter, count_release),
         blip_message_set_user_data(message, counter, count_release),
-        blip_message_append_body_stream(message, pull_nothing, counter, count_release),
+        blip_message_append_body_pulled(message, pull_nothing, counter, count_release),
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)

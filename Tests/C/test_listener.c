@@ -492,7 +492,7 @@ TEST(a_peer_that_reads_no_replies_is_closed)
     blip_connection *client = NULL;
     blip_listener_options *listener = blip_listener_options_new();
     blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_listener_options_set_limit(listener, BLIP_LIMIT_REPLIES, 20 << 20));
+    CHECK_OK(blip_listener_options_set_limit(listener, BLIP_LIMIT_RESPONSES, 20 << 20));
     pair_open(&pair, &(struct pair_options){.listener = listener, .no_client = true});
     CHECK_OK(blip_listener_set_handler(pair.listener, S("much"), 0, answer_with_much, NULL, NULL));
     /* A full queue that nobody empties: the client stops reading. */
@@ -543,7 +543,7 @@ TEST(limits_are_checked)
 {
     blip_listener_options *listener = blip_listener_options_new();
     blip_connection_options *client = blip_connection_options_new();
-    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_REPLIES; limit++) {
+    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_RESPONSES; limit++) {
         CHECK_OK(blip_listener_options_set_limit(listener, limit, 1 << 20));
         CHECK_OK(blip_connection_options_set_limit(client, limit, 1 << 20));
     }

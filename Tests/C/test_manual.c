@@ -168,7 +168,7 @@ TEST(bodies_with_parts_elsewhere_are_neither_shown_nor_copied)
         else if (kind == 1)
             CHECK_OK(blip_message_append_body_file(request, descriptor, 0, UINT64_MAX, false));
         else
-            CHECK_OK(blip_message_append_body_stream(request, end_at_once, NULL, NULL));
+            CHECK_OK(blip_message_append_body_pulled(request, end_at_once, NULL, NULL));
         CHECK_STATUS(blip_message_body(request, &body), BLIP_ERROR_UNSUPPORTED);
         CHECK_STATUS(blip_message_copy(request, &copy), BLIP_ERROR_UNSUPPORTED);
         CHECK_POINTER(copy, NULL);
@@ -379,7 +379,7 @@ TEST(what_is_not_known_is_not_found)
 TEST(limits_have_ranges)
 {
     blip_connection_options *options = blip_connection_options_new();
-    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_REPLIES; limit++) {
+    for (int32_t limit = BLIP_LIMIT_INCOMING_FRAME; limit <= BLIP_LIMIT_RESPONSES; limit++) {
         CHECK_STATUS(blip_connection_options_set_limit(options, limit, 0), BLIP_ERROR_ARGUMENT);
         CHECK_STATUS(
             blip_connection_options_set_limit(options, limit, (UINT64_C(1) << 40) + 1), BLIP_ERROR_ARGUMENT);

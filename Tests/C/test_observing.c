@@ -51,9 +51,9 @@ TEST(each_frame_is_seen)
     init_seen(&server);
     struct pair_options with = {.no_client = true};
     pair_open(&pair, &with);
-    REQUIRE_OK(blip_listener_set_trace_callback(pair.listener, look, &server, release_seen));
+    REQUIRE_OK(blip_listener_set_frame_callback(pair.listener, look, &server, release_seen));
     REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), NULL, &pair.client));
-    REQUIRE_OK(blip_connection_set_trace_callback(pair.client, look, &seen, release_seen));
+    REQUIRE_OK(blip_connection_set_frame_callback(pair.client, look, &seen, release_seen));
     REQUIRE_OK(blip_connection_wait_open(pair.client, SOON));
     CHECK_OK(send_request(pair.client, "echo", "hello", &outcome));
     CHECK(outcome_wait(&outcome));
@@ -75,7 +75,7 @@ TEST(each_frame_is_seen)
     CHECK_AT_LEAST((int64_t)seen.bytes, 1000000);
     CHECK(!seen.wrong);
     /* Taken away. */
-    CHECK_OK(blip_connection_set_trace_callback(pair.client, NULL, NULL, NULL));
+    CHECK_OK(blip_connection_set_frame_callback(pair.client, NULL, NULL, NULL));
     REQUIRE_REACHES(&seen.released, 1);
     int64_t in = counter_get(&seen.in);
     CHECK_OK(send_request(pair.client, "error", "", &outcome));
@@ -86,7 +86,7 @@ TEST(each_frame_is_seen)
     CHECK_OK(blip_connection_wait_closed(pair.client, SOON));
     blip_connection_release(pair.client);
     pair.client = NULL;
-    CHECK_OK(blip_listener_set_trace_callback(pair.listener, NULL, NULL, NULL));
+    CHECK_OK(blip_listener_set_frame_callback(pair.listener, NULL, NULL, NULL));
     pair_close(&pair);
     REQUIRE_REACHES(&server.released, 1);
 }

@@ -254,14 +254,14 @@ TEST(addresses_and_the_descriptor)
     CHECK_OK(blip_connection_is_ipv4(pair.client, &ipv4));
     CHECK_OK(blip_connection_is_ipv6(pair.client, &ipv6));
     CHECK(ipv4 && !ipv6);
-    CHECK_STATUS(blip_connection_with_descriptor(pair.client, NULL, &released, count_release), BLIP_ERROR_ARGUMENT);
+    CHECK_STATUS(blip_connection_perform_fd(pair.client, NULL, &released, count_release), BLIP_ERROR_ARGUMENT);
     CHECK_INT(counter_get(&released), 1);
-    CHECK_OK(blip_connection_with_descriptor(pair.client, look, &seen, NULL));
+    CHECK_OK(blip_connection_perform_fd(pair.client, look, &seen, NULL));
     REQUIRE_REACHES(&seen.called, 1);
     CHECK_AT_LEAST(seen.fd, 0);
     blip_connection *late = blip_connection_retain(pair.client);
     pair_close(&pair);
-    if (blip_connection_with_descriptor(late, look, &seen, NULL) == BLIP_OK) {
+    if (blip_connection_perform_fd(late, look, &seen, NULL) == BLIP_OK) {
         REQUIRE_REACHES(&seen.called, 2);
         CHECK_INT(seen.fd, -1);
     }

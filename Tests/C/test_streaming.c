@@ -416,7 +416,7 @@ TEST(reading_gives_up_after_its_time)
         pair.accepted, S("stream"), BLIP_HANDLER_STREAM, leave_alone, &incoming, NULL));
     /* A body that stops in the middle: its source says AGAIN for ever. */
     blip_message *request = pattern_request("stream", 10000, 4);
-    CHECK_OK(blip_message_append_body_stream(request, never_more, NULL, NULL));
+    CHECK_OK(blip_message_append_body_pulled(request, never_more, NULL, NULL));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
     int64_t end = now_ms() + SOON;
@@ -455,7 +455,7 @@ TEST(a_lost_connection_ends_streamed_bodies_once)
     CHECK_OK(blip_connection_set_handler(
         pair.accepted, S("stream"), BLIP_HANDLER_STREAM, stream_handler, &incoming, NULL));
     blip_message *request = pattern_request("stream", 10000, 4);
-    CHECK_OK(blip_message_append_body_stream(request, never_more, NULL, NULL));
+    CHECK_OK(blip_message_append_body_pulled(request, never_more, NULL, NULL));
     outcome_init(&outcome);
     CHECK_OK(blip_connection_send(pair.client, request, outcome_response, &outcome, outcome_release));
     blip_message_release(request);

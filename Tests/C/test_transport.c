@@ -452,7 +452,7 @@ static void open_ends(struct end ends[2], blip_runtime *runtimes[2], const char 
         REQUIRE_OK(blip_transport_set_close_callback(end->transport, closed, end, count_end_release));
         REQUIRE_OK(blip_transport_set_resume_callback(end->transport, resumed, end, count_end_release));
         CHECK_STATUS(blip_transport_did_open(end->transport), BLIP_ERROR_STATE);
-        REQUIRE_OK(blip_connection_with_transport(
+        REQUIRE_OK(blip_connection_from_transport(
             runtimes[i], end->transport, S(protocol), NULL, &end->connection));
         REQUIRE_OK(blip_connection_set_handler(end->connection, S("echo"), 0, echo_handler, NULL, NULL));
         REQUIRE_OK(blip_connection_set_close_callback(end->connection, keep_status, &end->status, NULL));
@@ -583,11 +583,11 @@ TEST(a_transport_serves_once)
     blip_transport *transport = NULL;
     open_ends(ends, runtimes, "BLIP");
     CHECK_STATUS(
-        blip_connection_with_transport(runtimes[0], ends[0].transport, S("BLIP"), NULL, &second), BLIP_ERROR_STATE);
+        blip_connection_from_transport(runtimes[0], ends[0].transport, S("BLIP"), NULL, &second), BLIP_ERROR_STATE);
     CHECK_STATUS(blip_transport_new(NULL, NULL, NULL, &transport), BLIP_ERROR_ARGUMENT);
     REQUIRE_OK(blip_transport_new(carry, &ends[0], count_end_release, &transport));
     CHECK_STATUS(
-        blip_connection_with_transport(runtimes[0], transport, S("BLIP_4"), NULL, &second), BLIP_ERROR_ARGUMENT);
+        blip_connection_from_transport(runtimes[0], transport, S("BLIP_4"), NULL, &second), BLIP_ERROR_ARGUMENT);
     blip_transport_release(transport);
     CHECK_INT(atomic_load(&ends[0].releases), 1);
     atomic_store(&ends[0].releases, 0);
@@ -604,7 +604,7 @@ TEST(a_connection_waits_for_its_transport)
     memset(&end, 0, sizeof end);
     REQUIRE_OK(blip_connection_options_set_connect_timeout(options, 100));
     REQUIRE_OK(blip_transport_new(carry, &end, count_end_release, &transport));
-    REQUIRE_OK(blip_connection_with_transport(runtime, transport, S("BLIP_3"), options, &connection));
+    REQUIRE_OK(blip_connection_from_transport(runtime, transport, S("BLIP_3"), options, &connection));
     blip_connection_options_release(options);
     CHECK_STATUS(blip_connection_wait_open(connection, SOON), BLIP_ERROR_TIMEOUT);
     CHECK_OK(blip_connection_wait_closed(connection, SOON));

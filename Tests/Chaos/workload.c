@@ -569,7 +569,7 @@ static void send_item(struct client *client, struct item *item)
     case PULLED:
         item->patience = chance_below(chance, 12);
         atomic_fetch_add(&item->lent, 1);
-        HOLDS(blip_message_append_body_stream(request, pull, item, item_given_back) == BLIP_OK);
+        HOLDS(blip_message_append_body_pulled(request, pull, item, item_given_back) == BLIP_OK);
         break;
     case PUSHED: HOLDS(blip_message_append_body_pushed(request) == BLIP_OK); break;
     case FROM_FILE:

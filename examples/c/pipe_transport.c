@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     close(sockets[!is_child]);
     if (!blip_easy_ok(blip_transport_new(send_frame, NULL, NULL, &transport), "no transport") ||
         !blip_easy_ok(blip_transport_set_close_callback(transport, close_peer, NULL, NULL), "no transport") ||
-        !blip_easy_ok(blip_connection_with_transport(NULL, transport, blip_text("BLIP_3"), NULL, &connection), "BLIP"))
+        !blip_easy_ok(blip_connection_from_transport(NULL, transport, blip_text("BLIP_3"), NULL, &connection), "BLIP"))
         return 2;
     blip_connection_set_handler(connection, blip_text("shout"), 0, shout, NULL, NULL);
     blip_transport_did_open(transport);

@@ -807,7 +807,7 @@ static void message_step(void)
     case 23: {
         struct context *context = context_new(OTHER, NULL);
         context->pieces = byte();
-        status = given(context, blip_message_append_body_stream(
+        status = given(context, blip_message_append_body_pulled(
             message, byte() & 15 ? on_body : NULL, context, released));
         break;
     }

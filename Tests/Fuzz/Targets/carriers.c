@@ -182,7 +182,7 @@ static void open_transport(int version)
 {
     const char *protocols[] = {"BLIP_1", "BLIP", "BLIP_3"};
     CHECK(blip_transport_new(carry, NULL, did_release, &transport) == BLIP_OK);
-    CHECK(blip_connection_with_transport(runtime, transport, blip_text(protocols[version - 1]), NULL, &ends[0]) == BLIP_OK);
+    CHECK(blip_connection_from_transport(runtime, transport, blip_text(protocols[version - 1]), NULL, &ends[0]) == BLIP_OK);
     watch(0);
     CHECK(blip_transport_did_open(transport) == BLIP_OK);
     turn(2);

@@ -25,7 +25,7 @@ LIMITS = {
     "unfinished_messages": _ffi.LIMIT_UNFINISHED_MESSAGES,
     "unfinished_bytes": _ffi.LIMIT_UNFINISHED_BYTES,
     "http_head": _ffi.LIMIT_HTTP_HEAD,
-    "replies": _ffi.LIMIT_REPLIES,
+    "responses": _ffi.LIMIT_RESPONSES,
 }
 IP_POLICIES = {
     "any": _ffi.IP_ANY,

@@ -145,7 +145,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_transport_did_receive": (STATUS, (HANDLE, SLICE)),
     "blip_transport_did_drain": (STATUS, (HANDLE,)),
     "blip_transport_did_close": (STATUS, (HANDLE, c_int32)),
-    "blip_connection_with_transport": (STATUS, (HANDLE, HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
+    "blip_connection_from_transport": (STATUS, (HANDLE, HANDLE, SLICE, HANDLE, POINTER(HANDLE))),
     "blip_connection_pair": (STATUS, (HANDLE, HANDLE, HANDLE, POINTER(HANDLE), POINTER(HANDLE))),
     "blip_listener_connect": (STATUS, (HANDLE, HANDLE, HANDLE, POINTER(HANDLE))),
     "blip_connection_from_fd": (STATUS, (HANDLE, c_int, SLICE, HANDLE, POINTER(HANDLE))),
@@ -165,7 +165,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_set_state_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_trust_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_timeout_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
-    "blip_connection_with_descriptor": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_perform_fd": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_challenge_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_set_close_request_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_answer_close_request": (STATUS, (HANDLE, c_bool)),
@@ -262,7 +262,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_message_append_body": (STATUS, (HANDLE, SLICE)),
     "blip_message_append_body_borrowed": (STATUS, (HANDLE, SLICE, FUNCTION, c_void_p)),
     "blip_message_append_body_file": (STATUS, (HANDLE, c_int, c_uint64, c_uint64, c_bool)),
-    "blip_message_append_body_stream": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_message_append_body_pulled": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_message_resume_body": (STATUS, (HANDLE,)),
     "blip_message_append_body_pushed": (STATUS, (HANDLE,)),
     "blip_message_push_body": (STATUS, (HANDLE, Slice, c_bool)),
@@ -413,7 +413,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_pool_count": (STATUS, (HANDLE, POINTER(c_size_t))),
     "blip_pool_close_all": (STATUS, (HANDLE, c_uint16, SLICE)),
     "blip_connection_set_backlog_callback": (STATUS, (HANDLE, c_uint64, c_uint64, FUNCTION, c_void_p, FUNCTION)),
-    "blip_connection_set_trace_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_connection_set_frame_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_connection_send_data": (STATUS, (HANDLE, SLICE, SLICE, c_uint32, FUNCTION, c_void_p, FUNCTION)),
     "blip_message_pause_reading": (STATUS, (HANDLE,)),
     "blip_message_resume_reading": (STATUS, (HANDLE,)),
@@ -422,7 +422,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_message_continue_trace": (STATUS, (HANDLE, HANDLE)),
     "blip_message_begin_trace": (STATUS, (HANDLE, c_bool)),
     "blip_response_set_error": (STATUS, (HANDLE, SLICE, c_int32, SLICE)),
-    "blip_listener_set_trace_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_listener_set_frame_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_runtime_options_set_memory_limit": (STATUS, (HANDLE, c_uint64)),
 }
 
@@ -513,7 +513,7 @@ LIMIT_MESSAGE = 3
 LIMIT_UNFINISHED_MESSAGES = 4
 LIMIT_UNFINISHED_BYTES = 5
 LIMIT_HTTP_HEAD = 6
-LIMIT_REPLIES = 7
+LIMIT_RESPONSES = 7
 STATE_NEW = 0
 STATE_CONNECTING = 1
 STATE_OPEN = 2
