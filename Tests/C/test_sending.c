@@ -812,3 +812,113 @@ TEST(the_backlog_is_told)
     blip_connection_release(client);
     drop_runtime(runtime);
 }
+
+/* ---- receipts and copies ---- */
+
+static blip_message *_Atomic unread;
+
+static blip_status leave_unread(blip_connection *connection, blip_message *request, void *context)
+{
+    (void)connection, (void)context;
+    CHECK_OK(blip_message_defer(request));
+    atomic_store(&unread, blip_message_retain(request));
+    return BLIP_OK;
+}
+
+TEST(receipts_are_waited_for)
+{
+    enum { SIZE = 8 << 20 };
+    struct pair pair;
+    bool sent = false;
+    pair_open(&pair, NULL);
+    blip_message *small = make_request("echo", "hello");
+    CHECK_STATUS(blip_message_wait_sent(small, 0), BLIP_ERROR_STATE);
+    REQUIRE_OK(blip_connection_send(pair.client, small, NULL, NULL, NULL));
+    CHECK_OK(blip_message_wait_sent(small, -1));
+    CHECK_OK(blip_message_wait_sent(small, 0));
+    CHECK_OK(blip_message_is_sent(small, &sent));
+    CHECK(sent);
+    /* One that the peer does not read cannot be sent. */
+    REQUIRE_OK(blip_connection_set_handler(
+        pair.accepted, S("unread"), BLIP_HANDLER_STREAM, leave_unread, NULL, NULL));
+    blip_message *big = make_request("unread", NULL);
+    char *body = calloc(1, SIZE);
+    CHECK_OK(blip_message_set_body(big, bytes_slice(body, SIZE)));
+    free(body);
+    REQUIRE_OK(blip_connection_send(pair.client, big, NULL, NULL, NULL));
+    CHECK_STATUS(blip_message_wait_sent(big, 0), BLIP_ERROR_TIMEOUT);
+    int64_t start = now_ms();
+    CHECK_STATUS(blip_message_wait_sent(big, 100), BLIP_ERROR_TIMEOUT);
+    CHECK_AT_LEAST(now_ms() - start, 80);
+    blip_connection_close(pair.client, 1000, S(""));
+    CHECK_STATUS(blip_message_wait_sent(big, SOON), BLIP_ERROR_CLOSED);
+    CHECK_OK(blip_connection_wait_closed(pair.client, SOON));
+    blip_message_release(atomic_exchange(&unread, NULL));
+    blip_message_release(small);
+    blip_message_release(big);
+    pair_close(&pair);
+}
+
+/* Sends what it gets on to another connection, and answers with what comes back. */
+struct forward {
+    blip_connection *to;
+};
+
+static void answer_forwarded(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+{
+    blip_slice body = {0};
+    (void)connection, (void)request;
+    CHECK_OK(status);
+    CHECK_OK(blip_message_body(response, &body));
+    CHECK_OK(blip_message_respond_data(context, body, S("")));
+}
+
+static void release_forwarded(void *context) { blip_message_release(context); }
+
+static blip_status forward(blip_connection *connection, blip_message *request, void *context)
+{
+    struct forward *forward = context;
+    blip_message *copy = NULL;
+    (void)connection;
+    REQUIRE_OK(blip_message_copy(request, &copy));
+    CHECK_OK(blip_message_set_profile(copy, S("echo")));
+    CHECK_OK(blip_message_defer(request));
+    CHECK_OK(blip_connection_send(
+        forward->to, copy, answer_forwarded, blip_message_retain(request), release_forwarded));
+    blip_message_release(copy);
+    return BLIP_OK;
+}
+
+TEST(a_request_is_forwarded_and_sent_again_to_several)
+{
+    struct pair pair, other;
+    struct outcome first, again[2];
+    pair_open(&pair, NULL);
+    pair_open(&other, NULL);
+    struct forward to = {other.client};
+    REQUIRE_OK(blip_connection_set_handler(pair.accepted, S("forward"), 0, forward, &to, NULL));
+    blip_message *request = make_request("forward", "hello");
+    outcome_init(&first);
+    REQUIRE_OK(blip_connection_send(pair.client, request, outcome_response, &first, outcome_release));
+    CHECK(outcome_wait(&first));
+    CHECK(strcmp(first.text, "hello") == 0);
+    /* One that was sent, to two connections. */
+    CHECK_STATUS(blip_connection_send(other.client, request, NULL, NULL, NULL), BLIP_ERROR_IMMUTABLE);
+    blip_connection *connections[] = {pair.client, other.client};
+    for (int i = 0; i < 2; i++) {
+        blip_message *copy = NULL;
+        REQUIRE_OK(blip_message_copy(request, &copy));
+        CHECK_OK(blip_message_set_profile(copy, S("echo")));
+        outcome_init(&again[i]);
+        REQUIRE_OK(blip_connection_send(connections[i], copy, outcome_response, &again[i], outcome_release));
+        blip_message_release(copy);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(outcome_wait(&again[i]));
+        CHECK(strcmp(again[i].text, "hello") == 0);
+    }
+    blip_message_release(request);
+    pair_close(&pair);
+    pair_close(&other);
+}
