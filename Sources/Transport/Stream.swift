@@ -292,7 +292,9 @@ public final class Stream: EventSource, @unchecked Sendable {
         }
         guard isOpen else { return }
         if isBroken || events & CSYSTEM_IN != 0 {
-            if wantsInput {
+            if isReady, !held.isEmpty {
+                // What is here already comes first, later in this turn: it may be more work than there is time for.
+            } else if wantsInput {
                 receive()
             } else {
                 // Paused: watching on would only spin.

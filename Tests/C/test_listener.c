@@ -630,3 +630,48 @@ TEST(descriptors_run_out)
     close(waiting);
     pair_close(&pair);
 }
+
+/* A peer whose bytes are much work is read no faster than they are worked on, so that they do not pile up. */
+TEST_SECONDS(a_flood_of_small_frames_does_not_pile_up, 60)
+{
+    static const char head[] = "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        "Sec-WebSocket-Protocol: BLIP_3\r\n\r\n";
+    static unsigned char fragments[1 << 20];
+    struct pair pair;
+    uint16_t port = 0;
+    pair_open(&pair, &(struct pair_options){.no_client = true});
+    CHECK_OK(blip_listener_port(pair.listener, &port));
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int peer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE_INT(connect(peer, (struct sockaddr *)&address, sizeof address), 0);
+    REQUIRE_INT(send(peer, head, sizeof head - 1, 0), sizeof head - 1);
+    /* The first one begins a message, all others are empty continuations of it. */
+    size_t size = sizeof fragments / 6 * 6;
+    for (size_t i = 0; i < size; i += 6)
+        memcpy(fragments + i, "\0\x80\0\0\0\0", 6);
+    fragments[0] = 2;
+    size_t before = 0, most = 0;
+    for (int round = 0; round < 12; round++) {
+        size_t sent = 0;
+        while (sent < size) {
+            size_t piece = size - sent < 65536 ? size - sent : 65536;
+            ssize_t count = send(peer, fragments + sent, piece, MSG_NOSIGNAL);
+            REQUIRE(count > 0);
+            sent += (size_t)count;
+            size_t now = resident_bytes();
+            if (now > most)
+                most = now;
+        }
+        fragments[0] = 0;
+        if (round == 1)
+            before = most;
+    }
+    CHECK_AT_MOST(most - before, 2 << 20);
+    size_t connections = 0;
+    CHECK_OK(blip_listener_connection_count(pair.listener, &connections));
+    CHECK_INT(connections, 1);
+    close(peer);
+    pair_close(&pair);
+}
