@@ -213,6 +213,7 @@ format: ## format the Swift sources in place
 lint: ## check format, layers and forbidden constructs
 	$(SWIFT) format lint --strict -r Sources Tests Package.swift
 	$(PYTHON) scripts/check-sources
+	$(PYTHON) scripts/check-features
 
 .PHONY: clean
 clean: ## remove everything that was built
