@@ -32,6 +32,7 @@ final class WebSocketLink: Link {
     ) -> Int {
         guard let base = bytes.baseAddress else { return 0 }
         var consumed = start
+        var framesUnanswered = 0
         let inflatedBefore = session.engine.bytesInflated
         var trifles = 0
         while consumed < bytes.count, connection.mayReceive {
@@ -45,6 +46,11 @@ final class WebSocketLink: Link {
                 consumed += count
                 if connection.isTracing { connection.trace(UnsafeRawBufferPointer(payload), isOutgoing: false) }
                 if connection.phase == .open { connection.handle(session.engine.receive(payload), session) }
+                framesUnanswered &+= 1
+                if framesUnanswered == Self.framesAnsweredTogether {
+                    framesUnanswered = 0
+                    connection.stream?.flushEarly()
+                }
                 if session.engine.bytesInflated &- inflatedBefore > Self.inflationBudget, consumed < bytes.count {
                     connection.letOthersFirst()
                     return consumed
@@ -90,6 +96,10 @@ final class WebSocketLink: Link {
     /// would be much work.
     private static let triflesBudget = 512
 
+    /// So many frames are taken in before what they have led to is sent. With all that have come in one write each side
+    /// would only work while the other waits; with many fewer, system calls would cost more than that.
+    private static let framesAnsweredTogether = 128
+
     /// Bytes inflated in one turn before other connections come first.
     private static let inflationBudget: UInt64 = 1 << 20
 
@@ -106,7 +116,11 @@ final class WebSocketLink: Link {
         var used = writeControl(buffer, connection)
         guard connection.phase == .open else { return used }
         let deflatedBefore = session.engine.bytesDeflated
-        while buffer.count - used >= room, session.engine.bytesDeflated &- deflatedBefore < Self.deflationPart {
+        while buffer.count - used >= room {
+            if session.engine.bytesDeflated &- deflatedBefore >= Self.deflationPart {
+                connection.requestOutput()
+                break
+            }
             let start = base + used
             guard
                 let frame = connection.nextFrame(

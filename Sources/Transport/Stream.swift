@@ -200,6 +200,13 @@ public final class Stream: EventSource, @unchecked Sendable {
         markDirty()
     }
 
+    /// Sends what was asked for before the end of the turn, so that the peer has something to do while this side goes on
+    /// with what it has received. May be called inside `stream(_:didReceive:)`.
+    public func flushEarly() {
+        guard willFill, outputError == nil else { return }
+        flush()
+    }
+
     /// Ends this side's output, after what `stream(_:fill:)` still gives: close_notify with TLS, then FIN. Bytes still
     /// come.
     public func finishOutput() {
@@ -534,6 +541,11 @@ public final class Stream: EventSource, @unchecked Sendable {
         return isOpen ? count : 0
     }
 
+    /// The delegate has given `count` bytes and wants no further call: it had room for more and has not asked.
+    private func hasSaidAll(_ count: Int) -> Bool {
+        !wantsOutput && !isFinishing && count < loop.writeBuffer.count / 2
+    }
+
     private func flushPlain() {
         guard outputError == nil, sendPending(), let base = loop.writeBuffer.baseAddress else { return }
         var budget = Self.turnBudget
@@ -551,6 +563,7 @@ public final class Stream: EventSource, @unchecked Sendable {
                 }
                 budget -= count
                 if budget <= 0 { return goOnNextTurn() }
+                if hasSaidAll(count) { break }
             }
         }
         flushed()
@@ -770,6 +783,7 @@ public final class Stream: EventSource, @unchecked Sendable {
                 if isBlocked { return }
                 budget -= count
                 if budget <= 0 { return goOnNextTurn() }
+                if hasSaidAll(count) { break }
             }
         }
         flushed()
