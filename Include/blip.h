@@ -2764,7 +2764,8 @@ blip_status blip_connection_wait_open(blip_connection *connection, int64_t timeo
  * Returns at once: completions follow from the loop, then the closing handshake with the peer, at
  * most for the close timeout, then the close callback with BLIP_OK. While connecting the attempt is
  * dropped; inside an accept callback the client is refused. Closing again changes nothing; after
- * blip_connection_close_gracefully it closes now.
+ * blip_connection_close_gracefully it closes now. In BLIP 1 there are no codes: a message "Bye"
+ * that wants no reply goes out, then the end of the stream.
  *
  * Source: RFC 6455 §5.5.1, §7.4.
  *
