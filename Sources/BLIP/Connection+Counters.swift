@@ -70,10 +70,17 @@ extension Connection {
     /// A request of ours has its response.
     @inline(__always)
     func countRoundTrip(of request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
-        if response.kind == .error { session.record.errorsReceived &+= 1 }
+        if response.kind == .error { countErrorReceived(session) }
         RoundTripHistogram.record(
             loop.now &- request.sentAt, in: session.roundTripCounts ?? makeHistogram(session))
     }
+
+    // Off the path of those that are no errors.
+    @inline(never)
+    func countErrorSent(_ session: Session) { session.record.errorsSent &+= 1 }
+
+    @inline(never)
+    private func countErrorReceived(_ session: Session) { session.record.errorsReceived &+= 1 }
 
     @inline(never)
     private func makeHistogram(_ session: Session) -> UnsafeMutablePointer<Atomic<UInt64>> {

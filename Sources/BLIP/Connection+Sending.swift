@@ -249,7 +249,7 @@ extension Connection {
         backlogDidChange()
         if message.kind != .request {
             heldReplies &-= Self.weight(message)
-            if message.kind == .error { session.record.errorsSent &+= 1 }
+            if message.kind == .error { countErrorSent(session) }
         }
         let isNoReply = message.kind == .request && !message.wantsReply
         if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil
