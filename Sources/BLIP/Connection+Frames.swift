@@ -27,10 +27,10 @@ extension Connection {
         return (one, two)
     }
 
-    /// A connection to a listener of this process, without a socket between.
+    /// A connection to a listener of this process, without a socket between: its handle.
     public static func inProcess(
         _ listener: Listener, _ runtime: Runtime, options: ConnectionOptions?
-    ) throws(Failure) -> Connection {
+    ) throws(Failure) -> OpaquePointer {
         guard let here = runtime.context() else { throw stopped }
         let configuration = configuration(options, runtime)
         guard let name = configuration.protocols.first(where: { listener.configuration.protocols.contains($0) }),
@@ -51,6 +51,12 @@ extension Connection {
         }
         client.phase = .connecting
         accepted.phase = .waitingForAccept
+        // It may be refused, and have ended, before this returns.
+        guard let handle = client.lendHandle() else {
+            client.abandonUnborn()
+            accepted.abandonUnborn()
+            throw Failure(BLIP_ERROR_RESOURCES, "There are no handles left.")
+        }
         let connects = client.loop.post {
             client.begin()
             if client.phase == .connecting { client.armTimer(after: configuration.connectTimeout) }
@@ -58,9 +64,10 @@ extension Connection {
         guard connects, accepted.loop.post({ accepted.askToAccept() }) else {
             client.abandonUnborn()
             accepted.abandonUnborn()
+            HandleTable.release(handle, as: Connection.self)
             throw stopped
         }
-        return client
+        return handle
     }
 
     private func askToAccept() {

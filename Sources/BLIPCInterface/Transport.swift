@@ -138,8 +138,8 @@ public func blip_listener_connect(
             withOptional(options) { (options: ConnectionOptions?) in
                 guard let connection else { return BLIP_ERROR_ARGUMENT }
                 do throws(Failure) {
-                    let new = try Connection.inProcess(listener, runtime, options: options)
-                    return hand(new, runtime, connection)
+                    connection.pointee = try Connection.inProcess(listener, runtime, options: options)
+                    return BLIP_OK
                 } catch {
                     runtime.report(error, "connection")
                     return error.status
