@@ -208,7 +208,7 @@ extension Connection {
         defer { isFilling = false }
         used += session.link.fill(UnsafeMutableRawBufferPointer(rebasing: buffer[used...]), session, self)
         guard phase == .open else { return used }
-        // A small output is followed by an empty one, which publishes what was sent with it.
+        // What is small is published when it is flushed.
         if used == 0 || used >= 64 << 10 { publishCounters(session, stream) }
         context.reclaim()
         if isDraining { checkDrained() }
@@ -281,6 +281,8 @@ extension Connection {
             return
         }
         guard let session else { return }
+        // What a turn has sent is counted now.
+        publishCounters(session, stream)
         session.link.didFlush(self)
         didFlush(session)
     }
