@@ -280,7 +280,7 @@ public enum HandleTable {
     @inline(__always)
     public static func with<T: SlotOwner>(_ handle: OpaquePointer?, _ body: (T) -> blip_status) -> blip_status {
         if let object = csystem_lent_object(UInt(bitPattern: handle)),
-            UInt64(UInt(bitPattern: handle)) >> 60 == UInt64(T.handleKind.rawValue)
+            UInt64(UInt(bitPattern: handle)) >> 59 == UInt64(T.handleKind.rawValue)
         {
             return Unmanaged<T>.fromOpaque(object)._withUnsafeGuaranteedRef { body($0) }
         }
