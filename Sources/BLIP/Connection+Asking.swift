@@ -73,7 +73,7 @@ extension Connection {
     private func authenticate(_ response: HTTPResponseHead, _ attempt: ClientAttempt) {
         attempt.body = HTTPBodySkipper(response)
         switch attempt.authenticator.receive(response) {
-        case .malformed(let text): refused(401, text)
+        case .malformed(let text): refused(401, "\(text) (HTTP status 401)")
         case .retry:
             attempt.next = .request
             proceedSoon()
