@@ -21,9 +21,9 @@ from machine import HERE, Machine, certificate, description
 
 GIB = 1 << 30
 NOT_MEASURED = [
-    "one million protocol connections over an in-memory transport: the header has none to plug in",
-    "TLS handshakes that resume a session, beside `openssl s_time`: the header has no sessions",
-    "kernel TLS: the library does not ask for it",
+    "one million connections in memory: memory_pairs does it, by itself",
+    "TLS handshakes that resume a session, beside `openssl s_time`",
+    "kernel TLS, which needs a kernel that has it",
 ]
 
 
