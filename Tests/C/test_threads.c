@@ -152,7 +152,7 @@ TEST_SECONDS(thirty_two_threads_send_while_the_runtime_stops, 60)
     for (int i = 0; i < THREADS; i++)
         REQUIRE_INT(pthread_create(&threads[i], NULL, send_until_refused, &crowd), 0);
     sleep_ms(30);
-    CHECK_OK(blip_runtime_stop(pair.client_runtime, SOON));
+    CHECK_OK(blip_runtime_stop(pair.client_runtime, 4 * SOON));
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHECK_INT(counter_get(&crowd.completed), atomic_load(&crowd.accepted));
