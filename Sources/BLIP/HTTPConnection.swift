@@ -77,8 +77,13 @@ final class HTTPConnection: StreamDelegate {
 
     func stream(_ stream: Transport.Stream, fill buffer: UnsafeMutableRawBufferPointer) -> Int {
         let count = session.fill(buffer, usingRegions: stream.sendsRegions)
-        if count == 0, !session.hasOutput { answered() }
+        askAgain()
         return count
+    }
+
+    /// More is to be sent, or everything is handed over.
+    private func askAgain() {
+        if session.hasOutput { stream.requestOutput() } else { answered() }
     }
 
     func streamRegion(_ stream: Transport.Stream) -> StreamRegion? {
@@ -87,7 +92,10 @@ final class HTTPConnection: StreamDelegate {
             descriptor: region.descriptor, offset: offset, count: Int(clamping: region.count))
     }
 
-    func stream(_ stream: Transport.Stream, didSendRegion count: Int) { session.advance(count) }
+    func stream(_ stream: Transport.Stream, didSendRegion count: Int) {
+        session.advance(count)
+        askAgain()
+    }
 
     /// Everything is handed over: the next request, or the end.
     private func answered() {
