@@ -541,11 +541,6 @@ public final class Stream: EventSource, @unchecked Sendable {
         return isOpen ? count : 0
     }
 
-    /// The delegate has given `count` bytes and wants no further call: it had room for more and has not asked.
-    private func hasSaidAll(_ count: Int) -> Bool {
-        !wantsOutput && !isFinishing && count < loop.writeBuffer.count / 2
-    }
-
     private func flushPlain() {
         guard outputError == nil, sendPending(), let base = loop.writeBuffer.baseAddress else { return }
         var budget = Self.turnBudget
@@ -563,7 +558,6 @@ public final class Stream: EventSource, @unchecked Sendable {
                 }
                 budget -= count
                 if budget <= 0 { return goOnNextTurn() }
-                if hasSaidAll(count) { break }
             }
         }
         flushed()
@@ -783,7 +777,6 @@ public final class Stream: EventSource, @unchecked Sendable {
                 if isBlocked { return }
                 budget -= count
                 if budget <= 0 { return goOnNextTurn() }
-                if hasSaidAll(count) { break }
             }
         }
         flushed()
