@@ -21,13 +21,14 @@ RESULTS := $(BUILD)/results
 export PKG_CONFIG_PATH := $(BUILD)/lib/pkgconfig:$(PKG_CONFIG_PATH)
 
 # Set by packagers: how many compilers at a time, and what stands for this folder in debug information, which then does
-# not name files of the compiler's cache either, so that builds in different folders give the same bytes.
+# not name files of the compiler's cache either, nor hashes of its input: builds in different folders give the same bytes.
 SWIFT_JOBS ?=
 BLIP_SOURCE_PATH ?=
 SWIFT_BUILD = $(SWIFT) build -c release --disable-local-rpath $(if $(SWIFT_JOBS),--jobs $(SWIFT_JOBS)) \
 	$(if $(BLIP_SOURCE_PATH),-Xswiftc -file-prefix-map -Xswiftc $(ROOT)=$(BLIP_SOURCE_PATH) \
 	-Xcc -ffile-prefix-map=$(ROOT)=$(BLIP_SOURCE_PATH) \
-	-Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs)
+	-Xswiftc -Xfrontend -Xswiftc -no-clang-module-breadcrumbs \
+	-Xswiftc -Xfrontend -Xswiftc -disable-incremental-llvm-codegen)
 
 PARTS := swift c python javascript tool browser interop abi docs conformance fuzz chaos
 
