@@ -1,24 +1,25 @@
-import CISAL
+import CZlib
 
-#if canImport(Glibc)
-    import Glibc
-#elseif canImport(Musl)
-    import Musl
-#endif
-
-/// The decompressor of one direction of a version 3 connection: ISA-L on one raw deflate stream (RFC 1951) over all
+/// The decompressor of one direction of a version 3 connection: zlib on one raw deflate stream (RFC 1951) over all
 /// compressed frames. It cannot be made anew while the peer's compressor lives.
+///
+/// What peers send is decompressed by zlib, not by the faster ISA-L that compresses: of the two it is the one whose
+/// decompressor everybody attacks and distributions repair.
 final class FrameInflater {
-    private let stream: UnsafeMutablePointer<inflate_state>
+    private let stream: UnsafeMutablePointer<z_stream>
 
     init?() {
-        guard let memory = malloc(MemoryLayout<inflate_state>.size) else { return nil }
-        stream = memory.bindMemory(to: inflate_state.self, capacity: 1)
-        isal_inflate_init(stream)
+        stream = .allocate(capacity: 1)
+        stream.initialize(to: z_stream())
+        guard inflateInit2_(stream, -15, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
+            stream.deallocate()
+            return nil
+        }
     }
 
     deinit {
-        free(stream)
+        inflateEnd(stream)
+        stream.deallocate()
     }
 
     /// Gives the compressed bytes of the next frame with the trailer of its flush. They must stay until `inflate` has
@@ -31,10 +32,7 @@ final class FrameInflater {
     }
 
     /// About as many bytes as `inflate` will still write.
-    var expected: Int {
-        let decoded = Int(stream.pointee.tmp_out_valid) - Int(stream.pointee.tmp_out_processed)
-        return max(0, decoded) + Int(stream.pointee.avail_in) * 4
-    }
+    var expected: Int { Int(stream.pointee.avail_in) * 4 }
 
     /// Writes the next bytes.
     ///
@@ -44,11 +42,10 @@ final class FrameInflater {
     func inflate(_ to: UnsafeMutableRawPointer, _ room: Int) -> Int? {
         stream.pointee.next_out = to.assumingMemoryBound(to: UInt8.self)
         stream.pointee.avail_out = UInt32(truncatingIfNeeded: room)
-        let status = isal_inflate(stream)
+        let status = CZlib.inflate(stream, Z_SYNC_FLUSH)
         let left = Int(stream.pointee.avail_out)
-        guard status == ISAL_DECOMP_OK, left == 0 || stream.pointee.avail_in == 0,
-            stream.pointee.block_state != ISAL_BLOCK_INPUT_DONE, stream.pointee.block_state != ISAL_BLOCK_FINISH
-        else { return nil }
+        // Z_BUF_ERROR: there was nothing left to do.
+        guard status == Z_OK || status == Z_BUF_ERROR, left == 0 || stream.pointee.avail_in == 0 else { return nil }
         return room - left
     }
 }

@@ -297,7 +297,8 @@ import Testing
         try test.wait("connection") { host.accepted.count == 1 }
         #expect(csystem_now() - start >= 190_000_000)
         let errors = try test.sync { host.errors }
-        #expect(errors.count == 2 && errors.allSatisfy { $0.kind == .resources })
+        // What lasts is told once in a while.
+        #expect(errors.count == 1 && errors.allSatisfy { $0.kind == .resources })
         #expect(errors.first?.text == "accept on 127.0.0.1:\(host.acceptor.port): Too many open files")
         try test.sync { host.acceptor.close() }
     }
