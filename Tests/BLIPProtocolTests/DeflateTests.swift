@@ -207,7 +207,9 @@ struct DeflateTests {
         #expect(try size(7) <= zlib)
     }
 
-    @Test("Our decompressor inflates what zlib makes at any level, with all kinds of flushes inside", arguments: [Int32](0...9))
+    @Test(
+        "Our decompressor inflates what zlib makes at any level, with all kinds of flushes inside",
+        arguments: [Int32](0...9))
     func fromZlib(level: Int32) throws {
         var random = Seeded(100 + UInt64(level))
         let peer = ZlibPeer(level: level)
