@@ -1,5 +1,6 @@
 import CBLIP
 import Synchronization
+import Transport
 import WebSocketProtocol
 
 /// What a server asks of a client that it does not know: the challenges of one answer, and the program's answer to them.
@@ -92,7 +93,8 @@ public final class Challenge: SlotOwner, @unchecked Sendable {
     private func settle(_ answer: Answer) -> blip_status {
         guard !isAnswered.exchange(true, ordering: .acquiringAndReleasing) else { return BLIP_ERROR_STATE }
         guard connection.state < BLIP_STATE_CLOSING else { return BLIP_ERROR_CLOSED }
-        connection.perform { [self] in connection.challengeDidEnd(self, answer) }
+        // Posted even from the loop: the end of the connection is never told inside the call that causes it.
+        connection.loop.post { [self] in connection.challengeDidEnd(self, answer) }
         return BLIP_OK
     }
 

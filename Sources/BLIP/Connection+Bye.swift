@@ -29,7 +29,8 @@ extension Connection {
     public func sayBye(_ handler: Handler<blip_bye_fn>) -> blip_status {
         guard state == BLIP_STATE_OPEN else { return state < BLIP_STATE_OPEN ? BLIP_ERROR_STATE : BLIP_ERROR_CLOSED }
         guard protocolVersion < 3 else { return BLIP_ERROR_UNSUPPORTED }
-        perform { [self] in
+        // Posted even from the loop: the answer never comes inside the call.
+        let isPosted = loop.post { [self] in
             guard phase == .open, !isDraining else {
                 return deliver(Event(.bye(handler), status: BLIP_ERROR_CLOSED, connection: self))
             }
@@ -42,7 +43,7 @@ extension Connection {
             farewell.handler = handler
             sendBye()
         }
-        return BLIP_OK
+        return isPosted ? BLIP_OK : BLIP_ERROR_CLOSED
     }
 
     /// Sends "Bye". The answer comes to `byeDidComplete`.

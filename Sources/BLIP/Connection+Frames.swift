@@ -7,27 +7,36 @@ import Transport
 extension Connection {
     // MARK: Making them
 
+    // Each gives a reference to the handle for the program. It is taken before the loop knows the connection, which may
+    // have ended a moment later.
+
     /// Two connections in this process, joined and open.
     public static func pair(
         _ first: Runtime, _ second: Runtime, options: ConnectionOptions?
-    ) throws(Failure) -> (Connection, Connection) {
-        guard let a = first.context(), let b = second.context() else { throw stopped }
+    ) throws(Failure) -> (OpaquePointer, OpaquePointer) {
+        guard let here = first.context(), let there = second.context() else { throw stopped }
         let configurations = (configuration(options, first), configuration(options, second))
         let ends = (PairEnd(), PairEnd())
-        let one = Connection(context: a, runtime: first, configuration: configurations.0, carrier: ends.0)
-        let two = Connection(context: b, runtime: second, configuration: configurations.1, carrier: ends.1)
+        let one = Connection(context: here, runtime: first, configuration: configurations.0, carrier: ends.0)
+        let two = Connection(context: there, runtime: second, configuration: configurations.1, carrier: ends.1)
         PairEnd.join(ends.0, ends.1, one.loop, two.loop)
         one.openAtOnce()
         two.openAtOnce()
+        let handles = (one.lendHandle(), two.lendHandle())
+        guard let a = handles.0, let b = handles.1 else {
+            one.abandonUnborn(handles.0)
+            two.abandonUnborn(handles.1)
+            throw exhausted
+        }
         guard one.loop.post(ends.0), two.loop.post(ends.1) else {
-            one.abandonUnborn()
-            two.abandonUnborn()
+            one.abandonUnborn(a)
+            two.abandonUnborn(b)
             throw stopped
         }
-        return (one, two)
+        return (a, b)
     }
 
-    /// A connection to a listener of this process, without a socket between: its handle.
+    /// A connection to a listener of this process, without a socket between.
     public static func inProcess(
         _ listener: Listener, _ runtime: Runtime, options: ConnectionOptions?
     ) throws(Failure) -> OpaquePointer {
@@ -51,20 +60,18 @@ extension Connection {
         }
         client.phase = .connecting
         accepted.phase = .waitingForAccept
-        // It may be refused, and have ended, before this returns.
         guard let handle = client.lendHandle() else {
             client.abandonUnborn()
             accepted.abandonUnborn()
-            throw Failure(BLIP_ERROR_RESOURCES, "There are no handles left.")
+            throw exhausted
         }
         let connects = client.loop.post {
             client.begin()
             if client.phase == .connecting { client.armTimer(after: configuration.connectTimeout) }
         }
         guard connects, accepted.loop.post({ accepted.askToAccept() }) else {
-            client.abandonUnborn()
+            client.abandonUnborn(handle)
             accepted.abandonUnborn()
-            HandleTable.release(handle, as: Connection.self)
             throw stopped
         }
         return handle
@@ -75,7 +82,7 @@ extension Connection {
         guard phase == .waitingForAccept, let listener else { return }
         armTimer(after: configuration.connectTimeout)
         if let handler = listener.acceptHandler {
-            deliver(Event(.accept(handler), connection: self, listener: listener))
+            present(nil, handler, listener)
         } else {
             continueAfterAccept()
         }
@@ -85,7 +92,7 @@ extension Connection {
     public static func over(
         _ transport: FrameTransport, _ handle: OpaquePointer?, runtime: Runtime, subprotocol: String,
         options: ConnectionOptions?
-    ) throws(Failure) -> Connection {
+    ) throws(Failure) -> OpaquePointer {
         let known = subprotocol == streamProtocol ? ProtocolVersion.v1 : Configuration.version(of: subprotocol)
         guard let version = known else {
             throw Failure(BLIP_ERROR_ARGUMENT, "The protocol \(subprotocol) is not known: BLIP_3, BLIP or BLIP_1.")
@@ -102,6 +109,10 @@ extension Connection {
         connection.name(subprotocol, version)
         connection.phase = .connecting
         connection.publishedState.store(BLIP_STATE_CONNECTING, ordering: .releasing)
+        guard let own = connection.lendHandle() else {
+            connection.abandonUnborn()
+            throw exhausted
+        }
         transport.didAttach(connection, inbox)
         guard
             context.loop.post({
@@ -110,13 +121,14 @@ extension Connection {
                 connection.armTimer(after: configuration.connectTimeout)
             })
         else {
-            connection.abandonUnborn()
+            connection.abandonUnborn(own)
             throw stopped
         }
-        return connection
+        return own
     }
 
     private static var stopped: Failure { Failure(BLIP_ERROR_STOPPED, "The runtime was stopped.") }
+    private static var exhausted: Failure { Failure(BLIP_ERROR_RESOURCES, "There is no memory for a handle.") }
 
     private static func configuration(_ options: ConnectionOptions?, _ runtime: Runtime) -> Configuration {
         options.map { Configuration($0, queue: runtime.queue, tls: nil) } ?? runtime.defaultConfiguration
@@ -138,8 +150,8 @@ extension Connection {
         withInfo { $0.subprotocol = text }
     }
 
-    /// It could not be begun; nobody knows it.
-    private func abandonUnborn() {
+    /// It could not be begun; nobody knows it. `lent` would have been the program's reference.
+    private func abandonUnborn(_ lent: OpaquePointer? = nil) {
         let carrier = carrier
         self.carrier = nil
         carrier?.end()
@@ -150,6 +162,7 @@ extension Connection {
         closeDidSettle()
         listener?.connectionDidEnd()
         runtimeHold.objectDidEnd()
+        HandleTable.release(lent, as: Connection.self)
     }
 
     // MARK: On the loop

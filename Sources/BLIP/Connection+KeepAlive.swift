@@ -39,7 +39,10 @@ extension Connection {
             } else {
                 finish(failure ?? upgrade?.endsAfterOutput)
             }
-        case .upgrading where isSilentStream: acceptStream()
+        case .upgrading where isSilentStream:
+            // The program may want to think about it.
+            armTimer(after: configuration.connectTimeout)
+            acceptStream()
         case .connecting, .securing, .upgrading, .waitingForAccept:
             let peer = (attempt?.url ?? url).map { $0.unixPath == nil ? $0.hostHeader : $0.description }
             let whom = (peer ?? stream?.remoteAddress.description).map { " with \($0)" } ?? ""

@@ -38,7 +38,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
     let message: BLIPMessage?
     let request: BLIPMessage?
     private let isSettled = Atomic<Bool>(false)
-    /// A request has reached the program.
+    /// A request, or a client that wants in, has reached the program.
     private let isDelivered = Atomic<Bool>(false)
     /// Handles lent to the program with a pulled event: message, request.
     private let lent = Locked<(message: OpaquePointer?, request: OpaquePointer?)>((nil, nil))
@@ -105,7 +105,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .pong(let handler): handler.function?(connection?.handle, status, value, handler.context)
         case .backlog(let handler):
             handler.function?(connection?.handle, status, UInt64(max(0, value)), handler.context)
-        case .accept(let handler): handler.function?(listener?.handle, connection?.handle, handler.context)
+        case .accept(let handler):
+            isDelivered.store(true, ordering: .relaxed)
+            handler.function?(listener?.handle, connection?.handle, handler.context)
         case .stopped(let handler): handler.function?(listener?.handle, status, handler.context)
         case .challenge(let handler, let challenge):
             handler.function?(connection?.handle, challenge.handle, handler.context)
@@ -135,7 +137,10 @@ public final class Event: SlotOwner, @unchecked Sendable {
             guard !isDelivered.load(ordering: .relaxed), let message, message.wantsReply else { break }
             _ = connection?.respond(to: message, domain: "BLIP", code: 501, text: "The request's handler is gone")
         case .response(let completion): completion.release?(completion.context)
-        case .accept: connection?.acceptDidSettle()
+        case .accept:
+            // Whom nobody has seen nobody has let in.
+            if !isDelivered.load(ordering: .relaxed) { _ = connection?.close(code: 1001, reason: []) }
+            connection?.acceptDidSettle()
         case .open: connection?.openDidSettle()
         case .close: connection?.closeDidSettle()
         case .stopped: listener?.stoppedDidSettle()
@@ -246,6 +251,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
                     expected: ReplyState.open, desired: ReplyState.deferred, ordering: .relaxed)
             }
             _ = messageHandle
+        case .accept: isDelivered.store(true, ordering: .relaxed)
         case .data:
             if let message { message.existingExtras?.incoming?.announcementDidEnd() }
         default: break

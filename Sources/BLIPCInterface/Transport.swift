@@ -64,17 +64,6 @@ public func blip_transport_did_close(_ transport: OpaquePointer!, _ status: blip
     HandleTable.with(transport) { (transport: FrameTransport) in transport.didClose(status) }
 }
 
-/// Gives the program a new connection.
-private func hand(
-    _ connection: Connection, _ runtime: Runtime, _ target: UnsafeMutablePointer<OpaquePointer?>
-) -> blip_status {
-    guard let handle = connection.lendHandle() else {
-        return runtime.isStopped ? BLIP_ERROR_STOPPED : BLIP_ERROR_RESOURCES
-    }
-    target.pointee = handle
-    return BLIP_OK
-}
-
 @c @implementation
 public func blip_connection_from_transport(
     _ runtime: OpaquePointer!, _ transport: OpaquePointer!, _ name: blip_slice, _ options: OpaquePointer!,
@@ -86,9 +75,9 @@ public func blip_connection_from_transport(
                 name.string { name in
                     guard let connection else { return BLIP_ERROR_ARGUMENT }
                     do throws(Failure) {
-                        let new = try Connection.over(
+                        connection.pointee = try Connection.over(
                             object, transport, runtime: runtime, subprotocol: name, options: options)
-                        return hand(new, runtime, connection)
+                        return BLIP_OK
                     } catch {
                         runtime.report(error, "connection")
                         return error.status
@@ -109,15 +98,7 @@ public func blip_connection_pair(
             withOptional(options) { (options: ConnectionOptions?) in
                 guard let a, let b else { return BLIP_ERROR_ARGUMENT }
                 do throws(Failure) {
-                    let (one, two) = try Connection.pair(first, second, options: options)
-                    var handles: (OpaquePointer?, OpaquePointer?) = (nil, nil)
-                    var status = hand(one, first, &handles.0)
-                    if status == BLIP_OK { status = hand(two, second, &handles.1) }
-                    guard status == BLIP_OK else {
-                        HandleTable.release(handles.0, as: Connection.self)
-                        return status
-                    }
-                    (a.pointee, b.pointee) = handles
+                    (a.pointee, b.pointee) = try Connection.pair(first, second, options: options)
                     return BLIP_OK
                 } catch {
                     first.report(error, "connection")

@@ -281,6 +281,44 @@ TEST(challenges_are_taken_from_a_queue)
     drop_runtime(runtime);
 }
 
+/* The end is not told inside the call that causes it. */
+
+static bool is_cancelling, was_told_inside;
+static struct counter closed = COUNTER;
+
+static void cancel_at_once(blip_connection *connection, blip_challenge *challenge, void *context)
+{
+    (void)connection, (void)context;
+    is_cancelling = true;
+    CHECK_OK(blip_challenge_cancel(challenge));
+    is_cancelling = false;
+}
+
+static void look_where_it_is_told(blip_connection *connection, blip_status status, void *context)
+{
+    (void)connection, (void)context;
+    CHECK_STATUS(status, BLIP_ERROR_HTTP_STATUS);
+    was_told_inside = is_cancelling;
+    counter_add(&closed, 1);
+}
+
+TEST(a_challenge_is_cancelled_in_its_callback)
+{
+    char url[160];
+    blip_connection *connection;
+    blip_runtime *runtime = talkative_runtime();
+    blip_listener *listener = guarded(runtime, url);
+    REQUIRE_OK(blip_connection_new(runtime, S(url), NULL, &connection));
+    REQUIRE_OK(blip_connection_set_challenge_callback(connection, cancel_at_once, NULL, NULL));
+    REQUIRE_OK(blip_connection_set_close_callback(connection, look_where_it_is_told, NULL, NULL));
+    CHECK_STATUS(blip_connection_wait_open(connection, SOON), BLIP_ERROR_HTTP_STATUS);
+    REQUIRE_REACHES(&closed, 1);
+    CHECK(!was_told_inside);
+    blip_connection_release(connection);
+    stop(listener);
+    drop_runtime(runtime);
+}
+
 /* Admission by the program */
 
 static struct counter decided = COUNTER;

@@ -476,6 +476,36 @@ TEST(a_bye_that_is_refused_changes_nothing)
     }
 }
 
+static bool is_saying, was_answered_inside;
+
+static void answered_where(blip_connection *connection, blip_status status, bool agrees, void *context)
+{
+    (void)connection, (void)status, (void)agrees;
+    was_answered_inside = was_answered_inside || is_saying;
+    counter_add(context, 1);
+}
+
+static void say_bye_twice(blip_connection *connection, void *context)
+{
+    is_saying = true;
+    CHECK_OK(blip_connection_say_bye(connection, answered_where, context, NULL));
+    CHECK_OK(blip_connection_say_bye(connection, answered_where, context, NULL));
+    is_saying = false;
+}
+
+TEST(an_answer_to_bye_is_not_told_inside_the_call)
+{
+    struct pair pair;
+    struct counter answers = COUNTER;
+    open_blip1(&pair);
+    REQUIRE_OK(blip_connection_perform(pair.client, say_bye_twice, &answers, NULL));
+    REQUIRE_REACHES(&answers, 2);
+    CHECK(!was_answered_inside);
+    CHECK_OK(blip_connection_wait_closed(pair.client, SOON));
+    REQUIRE_REACHES(&pair.server_closed, 1);
+    pair_close(&pair);
+}
+
 TEST(byes_cross)
 {
     for (int version = 1; version <= 2; version++) {
