@@ -314,7 +314,10 @@ extension Connection {
             session.link.endPings(failure.status, now: .max, self)
         }
         for message in flushing { reject(message, failure) }
-        for message in waiting { giveUp(message, failure) }
+        for message in waiting {
+            // What an interceptor has dropped waits here to be told, and is sent by nobody.
+            if message.isFiltered { reject(message, Self.filtered) } else { giveUp(message, failure) }
+        }
         for message in late { giveUp(message, failure) }
     }
 

@@ -106,7 +106,7 @@ extension Connection {
         loop.post { [self] in
             guard let index = waitingToSend.firstIndex(where: { $0 === message }) else { return }
             waitingToSend.remove(at: index)
-            reject(message, Failure(BLIP_ERROR_FILTERED, "An interceptor dropped the message."))
+            reject(message, Self.filtered)
         }
         guard message.kind != .request else { return }
         // The peer still waits for an answer.
@@ -141,6 +141,8 @@ extension Connection {
         }
         return true
     }
+
+    static var filtered: Failure { Failure(BLIP_ERROR_FILTERED, "An interceptor dropped the message.") }
 
     private func drop(incoming message: BLIPMessage, _ session: Session, isWhole: Bool) {
         if !isWhole {

@@ -39,8 +39,8 @@ extension Connection {
         let page = HTTPConnection(context: context, listener: listener, stream: stream, session: session)
         session.begin(request)
         page.begin()
-        // No callback told the program that this connection is open, and the stream lives on.
-        endSettings()
+        // No callback told the program that this connection is open, and the stream lives on. Observers know of it.
+        adopt(ConnectionSettings().adding(settings.attachments))
         isInternal = true
         self.stream = nil
         finish(nil)
@@ -70,8 +70,9 @@ extension Connection {
         return true
     }
 
-    /// The client was let in: from now on the program hears nothing of it.
+    /// The client was let in: from now on the program hears nothing of it. To observers it is as if it had ended.
     func becomeInternal(_ dashboard: Dashboard) {
+        tell(BLIP_OBSERVE_CLOSED)
         isInternal = true
         adopt(dashboard.makeSettings())
     }

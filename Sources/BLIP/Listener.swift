@@ -255,6 +255,8 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 return BLIP_ERROR_STATE
             }
             runtime.add(self)
+            // Between the look and now the runtime may have been stopped, and would not know of this one.
+            defer { if runtime.isStopped { stop(graceful: false, timeout: 0) } }
             guard let acceptor else { return BLIP_OK }
             acceptor.onAccept = { [weak self] descriptor, peer in
                 guard let self else { return closeDescriptor(descriptor) }

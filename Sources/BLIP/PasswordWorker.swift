@@ -100,8 +100,11 @@ private final class PasswordPool: @unchecked Sendable {
             }
             let check = queue.removeFirst()
             csystem_monitor_unlock(monitor)
+            // A process that exits waits for it before OpenSSL is taken down; one that forks, so that no lock is held.
+            csystem_begin_work()
             check.result = check.hash.check(check.password)
             check.loop.post(check)
+            csystem_end_work()
             csystem_monitor_lock(monitor)
         }
         threads -= 1

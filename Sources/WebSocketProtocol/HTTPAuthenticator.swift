@@ -6,7 +6,7 @@
 ///
 /// Function: of several challenges the strongest is answered: Digest before Basic, of Digest the better hash. A
 /// challenge that comes again after its answer means that the answer was wrong, unless it is a Digest challenge that
-/// calls the nonce stale.
+/// calls the nonce stale. A server that always asks for something else is not followed for ever.
 public struct HTTPAuthenticator: Sendable {
     /// What a challenge leads to.
     public enum Decision: Sendable, Equatable {
@@ -24,6 +24,9 @@ public struct HTTPAuthenticator: Sendable {
         case fixed(SecretBytes)
     }
 
+    /// How often what there is may be sent in another way.
+    private static let maximumRetries = 8
+
     /// Whether it speaks with a proxy.
     public let isProxy: Bool
     /// How many challenges have come.
@@ -34,6 +37,7 @@ public struct HTTPAuthenticator: Sendable {
     private var nonceCount: UInt32 = 0
     private var clientNonce = ""
     private var staleNonces = 0
+    private var retries = 0
 
     /// - Parameters:
     ///   - credentials: what there is from the start; nil: nothing.
@@ -96,6 +100,10 @@ public struct HTTPAuthenticator: Sendable {
                 list.contains { $0.scheme == "bearer" } ? "refuses the token" : "asks for \(schemes), not a token"
             return .unanswered(list, "\(whose) \(text)")
         case .password(let user, let password):
+            retries += 1
+            guard retries <= Self.maximumRetries else {
+                return .unanswered(list, "\(whose) asks for the password again and again (\(schemes))")
+            }
             var trouble = ""
             var best: DigestChallenge?
             for challenge in list where challenge.scheme == "digest" {
@@ -140,6 +148,7 @@ public struct HTTPAuthenticator: Sendable {
         credentials = new
         current = nil
         staleNonces = 0
+        retries = 0
         switch new {
         case .token(let token):
             guard let value = BearerToken.header(token) else { return false }

@@ -197,6 +197,45 @@ TEST(users_count_for_pages_on_every_request)
     site_close(&site);
 }
 
+struct watched {
+    struct counter began, ended;
+};
+
+static void watch(
+    blip_connection *connection, uint32_t what, blip_message *message, blip_status status, void *context)
+{
+    (void)connection, (void)message, (void)status;
+    counter_add(what == BLIP_OBSERVE_CLOSED ? &((struct watched *)context)->ended
+                                            : &((struct watched *)context)->began, 1);
+}
+
+/* Who counts connections by an observer counts each one down. */
+TEST(observers_are_told_that_pages_end)
+{
+    struct site site;
+    char text[512];
+    struct watched watched = {COUNTER, COUNTER};
+    blip_module *module = NULL;
+    site_open(&site, NULL);
+    REQUIRE_OK(blip_module_new(S("watch"), &module));
+    REQUIRE_OK(blip_module_set_observer(
+        module, BLIP_OBSERVE_CONNECTED | BLIP_OBSERVE_CLOSED, NULL, watch, &watched, NULL));
+    REQUIRE_OK(blip_listener_add_module(site.listener, module));
+    blip_module_release(module);
+    int fd = dial(&site);
+    CHECK_INT(ask(fd, "/files/hello.txt", "", text, sizeof text), 200);
+    close(fd);
+    fd = dial(&site);
+    CHECK_INT(ask(fd, "/dashboard/socket",
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: BLIP_3+Dashboard\r\n", text, sizeof text), 101);
+    close(fd);
+    REQUIRE_REACHES(&watched.ended, 2);
+    site_close(&site);
+    CHECK_INT(counter_get(&watched.began), 2);
+    CHECK_INT(counter_get(&watched.ended), 2);
+}
+
 TEST(stopping_ends_pages)
 {
     struct site site;

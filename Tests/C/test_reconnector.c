@@ -456,6 +456,59 @@ static void *dispatch_queue(void *argument)
     return NULL;
 }
 
+static blip_status drop_counted(blip_connection *connection, blip_message *message, void *context)
+{
+    blip_slice profile;
+    (void)connection, (void)context;
+    bool is_counted = blip_message_profile(message, &profile) == BLIP_OK && profile.size == 5
+        && memcmp(profile.data, "count", 5) == 0;
+    return is_counted ? BLIP_ERROR_FILTERED : BLIP_OK;
+}
+
+struct last_words {
+    blip_reconnector *reconnector;
+    struct outcome outcome;
+};
+
+static void send_and_close(blip_connection *connection, void *context)
+{
+    struct last_words *words = context;
+    blip_message *request = make_request("count", "secret");
+    CHECK_OK(blip_reconnector_send(
+        words->reconnector, request, response, &words->outcome, outcome_release));
+    blip_message_release(request);
+    CHECK_OK(blip_connection_close(connection, 1000, S("")));
+}
+
+/* What an interceptor has dropped is not taken back by the end of the connection, and sent by the next one. */
+TEST(what_was_dropped_is_not_carried_over)
+{
+    struct server server;
+    struct client client;
+    struct last_words words;
+    blip_module *module = NULL;
+    blip_connection *connection = NULL;
+    server_init(&server);
+    client_init(&client, server.port, NULL);
+    REQUIRE_OK(blip_module_new(S("filter"), &module));
+    REQUIRE_OK(blip_module_set_interceptor(module, BLIP_INTERCEPT_SEND, drop_counted, NULL, NULL));
+    REQUIRE_OK(blip_reconnector_add_module(client.reconnector, module));
+    blip_module_release(module);
+    REQUIRE_OK(blip_reconnector_set_carry_over(client.reconnector, true));
+    REQUIRE_OK(blip_reconnector_wait_open(client.reconnector, SOON));
+    REQUIRE_OK(blip_reconnector_connection(client.reconnector, &connection));
+    words.reconnector = client.reconnector;
+    outcome_init(&words.outcome);
+    REQUIRE_OK(blip_connection_perform(connection, send_and_close, &words, NULL));
+    REQUIRE(outcome_wait(&words.outcome));
+    CHECK_STATUS(words.outcome.status, BLIP_ERROR_FILTERED);
+    blip_connection_release(connection);
+    REQUIRE_REACHES(&client.story.states[BLIP_RECONNECTOR_OPEN], 2);
+    CHECK_INT(counter_get(&server.requests), 0);
+    client_end(&client);
+    server_stop(&server);
+}
+
 TEST(with_a_queue)
 {
     struct server server;

@@ -62,6 +62,26 @@ struct HTTPAuthenticatorTests {
         #expect(isUnanswered(one.receive(asked("Digest realm=r, nonce=n9, qop=auth, stale=TRUE")), "refuses"))
     }
 
+    /// New realms, and schemes that take turns, do not look like a refusal.
+    @Test(arguments: [
+        ["Digest realm=r%, nonce=n%, qop=auth"], ["Digest realm=r, nonce=n%, qop=auth", "Basic realm=r"],
+    ])
+    func challengesComeToAnEnd(challenges: [String]) {
+        var one = HTTPAuthenticator(credentials: password, isPreemptive: false)
+        var rounds = 0
+        while rounds < 100 {
+            let challenge = challenges[rounds % challenges.count]
+            let text = challenge.split(separator: "%", omittingEmptySubsequences: false).joined(separator: "\(rounds)")
+            guard one.receive(asked(text)) == .retry else { break }
+            _ = next(&one)
+            rounds += 1
+        }
+        #expect((1...20).contains(rounds))
+        // What the program answers counts anew.
+        let isAnswered = one.answer(password, to: [HTTPChallenge(scheme: "basic")])
+        #expect(isAnswered)
+    }
+
     @Test func staleWithTheSameNonceIsARefusal() {
         var one = HTTPAuthenticator(credentials: password, isPreemptive: false)
         #expect(one.receive(asked("Digest realm=r, nonce=n, qop=auth")) == .retry)
