@@ -125,7 +125,7 @@ test-c: lib ## tests in C against the built library
 test-python: lib $(VENV)/ready ## tests of the Python binding
 	@mkdir -p $(RESULTS)
 	cd bindings/python && PYTHONPATH=src LIBBLIP_PATH=$(BUILD)/lib/$(SONAME) \
-		$(VENV)/bin/python -m pytest -q tests --junitxml=$(RESULTS)/python.xml
+		$(VENV)/bin/python -m pytest -q --timeout=300 tests --junitxml=$(RESULTS)/python.xml
 
 .PHONY: test-javascript
 test-javascript: tool ## tests of the JavaScript client, in Node
@@ -138,18 +138,18 @@ test-javascript: tool ## tests of the JavaScript client, in Node
 test-browser: tool $(VENV)/ready ## tests of the listener's pages, in a headless Chromium
 	@mkdir -p $(RESULTS)
 	@scripts/ensure-packages browser
-	$(VENV)/bin/python -m pytest -q Tests/Browser --junitxml=$(RESULTS)/browser.xml
+	$(VENV)/bin/python -m pytest -q --timeout=300 Tests/Browser --junitxml=$(RESULTS)/browser.xml
 
 .PHONY: test-tool
 test-tool: tool $(VENV)/ready ## tests of the blip tool
 	@mkdir -p $(RESULTS)
-	$(VENV)/bin/python -m pytest -q Tests/Tool --junitxml=$(RESULTS)/tool.xml
+	$(VENV)/bin/python -m pytest -q --timeout=300 Tests/Tool --junitxml=$(RESULTS)/tool.xml
 
 .PHONY: test-interop
 test-interop: tool test-packages $(VENV)/ready $(BUILD)/venv-pythonblip/ready ## tests against other implementations
 	@mkdir -p $(RESULTS)
 	PYTHONBLIP=$(BUILD)/venv-pythonblip/bin/python \
-		$(VENV)/bin/python -m pytest -q Tests/Interop --junitxml=$(RESULTS)/interop.xml
+		$(VENV)/bin/python -m pytest -q --timeout=300 Tests/Interop --junitxml=$(RESULTS)/interop.xml
 
 .PHONY: test-packages
 test-packages:

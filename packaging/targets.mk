@@ -16,7 +16,7 @@ abi: ## compare the binary interface of blip.h with the one in docs/abi
 .PHONY: test-abi
 test-abi: lib test-packages $(VENV)/ready ## tests of the binary interface
 	@mkdir -p $(RESULTS)
-	$(VENV)/bin/python -m pytest -q Tests/ABI --junitxml=$(RESULTS)/abi.xml
+	$(VENV)/bin/python -m pytest -q --timeout=300 Tests/ABI --junitxml=$(RESULTS)/abi.xml
 
 # Sphinx with its parts as Debian has them; any Python that has sphinx, myst_parser and furo will do.
 DOCS_PYTHON ?= /usr/bin/python3
@@ -38,7 +38,7 @@ deb-check: deb-packages ## build the Debian packages twice and compare; lintian,
 .PHONY: test-docs
 test-docs: all test-packages $(VENV)/ready ## compile or run every code block of the pages
 	@mkdir -p $(RESULTS)
-	$(VENV)/bin/python -m pytest -q Tests/Docs --junitxml=$(RESULTS)/docs.xml
+	$(VENV)/bin/python -m pytest -q --timeout=300 Tests/Docs --junitxml=$(RESULTS)/docs.xml
 
 VENV_WHEEL := $(BUILD)/venv-wheel
 

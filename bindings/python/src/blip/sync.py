@@ -743,8 +743,9 @@ def connect(
         take_challenges(connection, pump, on_challenge)
     if on_trust is not None:
         take_trust(connection, pump, on_trust)
+    if on_challenge is not None or on_trust is not None:
+        # While this thread waits, somebody has to answer.
         pump.start()
-
     try:
         status: int = Status.TIMEOUT
         while status == Status.TIMEOUT:
