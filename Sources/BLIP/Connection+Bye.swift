@@ -117,13 +117,18 @@ extension Connection {
         request.reply.store(ReplyState.deferred, ordering: .relaxed)
         farewell.peerRequest = request
         guard let handler = settings.closeRequest, !isDraining else { return answerBye(true) }
-        deliver(Event(.closeRequest(handler), connection: self))
+        deliver(Event(.closeRequest(handler, request), connection: self))
     }
 
     /// What the program says to the peer's "Bye"; any thread.
-    public func answerCloseRequest(_ accepts: Bool) -> blip_status {
+    public func answerCloseRequest(_ accepts: Bool) -> blip_status { answerCloseRequest(accepts, of: nil) }
+
+    /// The same to a certain one, if that still waits.
+    func answerCloseRequest(_ accepts: Bool, of question: BLIPMessage?) -> blip_status {
         guard state != BLIP_STATE_CLOSED else { return BLIP_ERROR_CLOSED }
-        perform { [self] in answerBye(accepts) }
+        perform { [self] in
+            if question == nil || farewell?.peerRequest === question { answerBye(accepts) }
+        }
         return BLIP_OK
     }
 

@@ -20,7 +20,8 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case stopped(Handler<blip_stopped_fn>)
         case challenge(Handler<blip_challenge_fn>, Challenge)
         case bye(Handler<blip_bye_fn>)
-        case closeRequest(Handler<blip_close_request_fn>)
+        /// With the peer's "Bye": what is said to it says nothing about the next one.
+        case closeRequest(Handler<blip_close_request_fn>, BLIPMessage)
         /// With a reference to the connection's handle, which may end before the event is taken.
         case observed(Attachment, OpaquePointer?)
         case reconnecting(Handler<blip_reconnect_fn>, Reconnector)
@@ -112,9 +113,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .challenge(let handler, let challenge):
             handler.function?(connection?.handle, challenge.handle, handler.context)
         case .bye(let handler): handler.function?(connection?.handle, status, value != 0, handler.context)
-        case .closeRequest(let handler):
+        case .closeRequest(let handler, let question):
             let accepts = handler.function?(connection?.handle, handler.context) ?? true
-            _ = connection?.answerCloseRequest(accepts)
+            _ = connection?.answerCloseRequest(accepts, of: question)
         case .observed(let attachment, let handle):
             attachment.call(handle, UInt32(truncatingIfNeeded: value), message, status)
         case .reconnecting(let handler, let reconnector):
@@ -148,7 +149,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .trust(_, let question): if question.slot == 0 { _ = question.answer(false) }
         case .challenge(_, let challenge): challenge.eventDidSettle()
         // Unless it was answered.
-        case .closeRequest: _ = connection?.answerCloseRequest(true)
+        case .closeRequest(_, let question): _ = connection?.answerCloseRequest(true, of: question)
         case .observed(_, let handle): HandleTable.releaseOwn(handle, as: Connection.self)
         case .reconnecting(_, let reconnector):
             if value == Int64(BLIP_RECONNECTOR_STOPPED) { reconnector.stoppedDidSettle() }
@@ -197,7 +198,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .stopped(let handler): handler.context
         case .challenge(let handler, _): handler.context
         case .bye(let handler): handler.context
-        case .closeRequest(let handler): handler.context
+        case .closeRequest(let handler, _): handler.context
         case .observed(let attachment, _): attachment.module.observer?.context
         case .reconnecting(let handler, _): handler.context
         case .trust(let handler, _): handler.context

@@ -506,6 +506,73 @@ TEST(an_answer_to_bye_is_not_told_inside_the_call)
     pair_close(&pair);
 }
 
+/* The next event of a kind; the others are let go of. */
+static blip_event *next_of(blip_queue *queue, int32_t wanted)
+{
+    for (int64_t end = now_ms() + SOON; now_ms() < end;) {
+        blip_event *event = NULL;
+        int32_t kind = 0;
+        size_t count = 0;
+        if (blip_queue_next(queue, &event, 1, 20, &count) != BLIP_OK || count == 0)
+            continue;
+        CHECK_OK(blip_event_kind(event, &kind));
+        if (kind == wanted)
+            return event;
+        blip_event_release(event);
+    }
+    return NULL;
+}
+
+/* An event that is let go of late says nothing about the next question. */
+TEST(each_bye_is_decided_by_its_own_event)
+{
+    struct pair pair;
+    struct bye_outcome first, second;
+    blip_queue *queue = NULL;
+    blip_connection *client = NULL;
+    REQUIRE_OK(blip_queue_new(0, &queue));
+    struct pair_options options = {.server_queue = queue, .no_client = true};
+    pair_open(&pair, &options);
+    REQUIRE_OK(blip_listener_set_close_request_callback(pair.listener, NULL, NULL, NULL));
+    blip_connection_options *own = blip_connection_options_new();
+    REQUIRE_OK(blip_connection_options_add_protocol(own, S("BLIP")));
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), own, &client));
+    blip_connection_options_release(own);
+    REQUIRE_OK(blip_connection_connect(client));
+    blip_event *event = next_of(queue, BLIP_EVENT_OPEN);
+    REQUIRE(event != NULL);
+    blip_event_release(event);
+    REQUIRE_OK(blip_connection_wait_open(client, SOON));
+    say_bye(client, &first);
+    blip_event *question = next_of(queue, BLIP_EVENT_CLOSE_REQUEST);
+    REQUIRE(question != NULL);
+    CHECK_OK(blip_connection_answer_close_request(blip_event_connection(question), false));
+    REQUIRE_REACHES(&first.done, 1);
+    CHECK(!first.agreed);
+    say_bye(client, &second);
+    blip_event *other = next_of(queue, BLIP_EVENT_CLOSE_REQUEST);
+    REQUIRE(other != NULL);
+    blip_event_release(question);
+    sleep_ms(50);
+    CHECK_INT(counter_get(&second.done), 0);
+    CHECK_OK(blip_connection_answer_close_request(blip_event_connection(other), false));
+    REQUIRE_REACHES(&second.done, 1);
+    CHECK_STATUS(second.status, BLIP_OK);
+    CHECK(!second.agreed);
+    blip_event_release(other);
+    CHECK_OK(blip_connection_close(client, 1000, S("")));
+    CHECK_OK(blip_connection_wait_closed(client, SOON));
+    blip_connection_release(client);
+    CHECK_OK(blip_listener_stop(pair.listener, false, 0));
+    event = next_of(queue, BLIP_EVENT_LISTENER_STOPPED);
+    if (event != NULL)
+        blip_event_release(event);
+    blip_listener_release(pair.listener);
+    drop_runtime(pair.server_runtime);
+    drop_runtime(pair.client_runtime);
+    blip_queue_release(queue);
+}
+
 TEST(byes_cross)
 {
     for (int version = 1; version <= 2; version++) {

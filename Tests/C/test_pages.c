@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +251,54 @@ TEST(stopping_ends_pages)
     CHECK(recv(half, text, sizeof text, 0) <= 0);
     close(idle);
     close(half);
+}
+
+static size_t files_in(const char *folder)
+{
+    size_t count = 0;
+    DIR *directory = opendir(folder);
+    REQUIRE(directory != NULL);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(directory);
+    return count;
+}
+
+/* Neither files nor descriptors are left of uploads that are cut by their clients, or by the listener's end. */
+TEST(uploads_that_are_cut_leave_nothing)
+{
+    static const char put[] = "PUT /w/new.bin HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nsome bytes";
+    static const char chunked[] =
+        "PUT /w/other.bin HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n5\r\n012";
+    size_t before = open_descriptors();
+    struct site site;
+    site_open(&site, NULL);
+    blip_files_options *options = blip_files_options_new();
+    REQUIRE_OK(blip_files_options_set_writable(options, true));
+    REQUIRE_OK(blip_listener_serve_files(site.listener, S("/w/"), S(site.folder), options));
+    blip_files_options_release(options);
+    int clients[6];
+    for (int i = 0; i < 6; i++) {
+        clients[i] = dial(&site);
+        const char *text = i % 2 == 0 ? put : chunked;
+        CHECK_INT(send(clients[i], text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    }
+    int64_t end = now_ms() + SOON;
+    while (files_in(site.folder) < 7 && now_ms() < end)
+        sleep_ms(2);
+    CHECK_INT(files_in(site.folder), 7);
+    for (int i = 0; i < 3; i++)
+        close(clients[i]);
+    while (files_in(site.folder) > 4 && now_ms() < end)
+        sleep_ms(2);
+    CHECK_INT(files_in(site.folder), 4);
+    CHECK_OK(blip_listener_stop(site.listener, true, SOON));
+    CHECK_OK(blip_listener_wait_stopped(site.listener, SOON));
+    CHECK_INT(files_in(site.folder), 1);
+    for (int i = 3; i < 6; i++)
+        close(clients[i]);
+    site_close(&site);
+    CHECK_INT(open_descriptors(), before);
 }
 
 TEST(what_cannot_be_served_is_told)
