@@ -41,10 +41,14 @@ public final class Event: SlotOwner, @unchecked Sendable {
     private let isSettled = Atomic<Bool>(false)
     /// A request, or a client that wants in, has reached the program.
     private let isDelivered = Atomic<Bool>(false)
-    /// Handles lent to the program with a pulled event: message, request.
-    private let lent = Locked<(message: OpaquePointer?, request: OpaquePointer?)>((nil, nil))
-    /// The same of a question of trust.
-    private let lentTrust = Atomic<UInt>(0)
+    /// Handles lent to the program with a pulled event.
+    private struct Lent {
+        var message: OpaquePointer?
+        var request: OpaquePointer?
+        var trust: OpaquePointer?
+    }
+
+    private let lent = Locked(Lent())
 
     init(
         _ action: Action, status: blip_status = BLIP_OK, value: Int64 = 0, connection: Connection? = nil,
@@ -232,14 +236,10 @@ public final class Event: SlotOwner, @unchecked Sendable {
 
     public var trustHandle: OpaquePointer? {
         guard case .trust(_, let question) = action else { return nil }
-        let known = lentTrust.load(ordering: .acquiring)
-        if known != 0 { return OpaquePointer(bitPattern: known) }
-        guard let new = HandleTable.create(question) else { return nil }
-        let (done, seen) = lentTrust.compareExchange(
-            expected: 0, desired: UInt(bitPattern: new), ordering: .acquiringAndReleasing)
-        if done { return new }
-        HandleTable.release(new, as: TrustQuestion.self)
-        return OpaquePointer(bitPattern: seen)
+        return lent.withLock { lent in
+            if lent.trust == nil { lent.trust = HandleTable.create(question) }
+            return lent.trust
+        }
     }
 
     /// It was handed out by `blip_queue_next`: a request is the program's to answer, whenever it likes.
@@ -260,14 +260,13 @@ public final class Event: SlotOwner, @unchecked Sendable {
     }
 
     public func handleDidEnd() {
-        let handles = lent.withLock { lent -> (OpaquePointer?, OpaquePointer?) in
-            defer { lent = (nil, nil) }
-            return (lent.message, lent.request)
+        let handles = lent.withLock { lent -> Lent in
+            defer { lent = Lent() }
+            return lent
         }
-        HandleTable.release(handles.0, as: BLIPMessage.self)
-        HandleTable.release(handles.1, as: BLIPMessage.self)
-        let trust = lentTrust.exchange(0, ordering: .acquiringAndReleasing)
-        if trust != 0 { HandleTable.release(OpaquePointer(bitPattern: trust), as: TrustQuestion.self) }
+        HandleTable.release(handles.message, as: BLIPMessage.self)
+        HandleTable.release(handles.request, as: BLIPMessage.self)
+        HandleTable.release(handles.trust, as: TrustQuestion.self)
         settle()
     }
 }
