@@ -116,6 +116,7 @@ TEST(marks_tell_of_too_much_and_of_room)
     CHECK(outcome_wait(&outcome));
     REQUIRE_REACHES(&marks.below, 2);
     CHECK_AT_MOST((int64_t)atomic_load(&marks.bytes), BIG / 2);
+    REQUIRE_REACHES(&marks.told, 3);
     CHECK_INT(counter_get(&marks.told), 3);
     /* Taken away: nothing more is told. */
     CHECK_OK(blip_connection_set_backlog_callback(pair.client, 0, 0, NULL, NULL, NULL));

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from program import ROOT, Server, blip
+from program import ROOT, blip
 
 README = (ROOT / "README.md").read_text()
 
@@ -120,21 +120,3 @@ def test_links_lead_somewhere(name):
 )
 def test_folders_that_the_readme_names(folder):
     assert f"{folder}/" in README and (ROOT / folder).is_dir()
-
-
-def test_the_example_commands_of_the_readme(tmp_path):
-    """Each `blip request` line runs as it stands, but for the port."""
-    block = re.search(r"^    blip serve 4984  .*?\n\n", README, re.M | re.S)[0]
-    with Server() as server:
-        path = os.pathsep.join([str(ROOT / "build" / "bin"), os.environ["PATH"]])
-        (tmp_path / "folder").mkdir()
-        for line in block.strip().split("\n"):
-            command = line.split("#")[0].strip().replace("4984", str(server.port))
-            if command.startswith("blip serve"):
-                continue
-            command = command.replace("blip bench", "blip bench -n 100").replace("blip ping", "blip ping -c 1")
-            result = subprocess.run(
-                command, shell=True, cwd=tmp_path, env=dict(os.environ, PATH=path), capture_output=True, timeout=60
-            )
-            assert result.returncode == 0, (command, result.stderr)
-        assert (tmp_path / "million").stat().st_size == 1_000_000

@@ -165,6 +165,6 @@ def test_the_completion_is_valid_bash():
     )
     assert listing.strip() == "request"
     listing = run(
-        *["bash", "-c", f"source {script}; COMP_WORDS=(blip ping x --co); COMP_CWORD=3; _blip; echo ${{COMPREPLY[*]}}"]
+        *["bash", "-c", f"source {script}; COMP_WORDS=(blip ping x --cou); COMP_CWORD=3; _blip; echo ${{COMPREPLY[*]}}"]
     )
     assert listing.strip() == "--count"
