@@ -65,10 +65,11 @@ public final class LoopContext: @unchecked Sendable {
     @inline(__always)
     func reclaim() {
         while var message = finished.pop() {
-            guard pool.count < Self.poolLimit, isKnownUniquelyReferenced(&message) else {
-                if pool.count < Self.poolLimit { programKeeps(message) }
+            guard isKnownUniquelyReferenced(&message) else {
+                programKeeps(message)
                 continue
             }
+            guard pool.count < Self.poolLimit else { continue }
             // What the last other holder did to it must be seen before it is used again.
             atomicMemoryFence(ordering: .acquiring)
             message.recycle()

@@ -23,6 +23,18 @@
 #define TEST_HAS_ADDRESS_SANITIZER false
 #endif
 
+/* Under either one, resident memory says nothing about the library. */
+#if defined(__SANITIZE_THREAD__)
+#define TEST_HAS_SANITIZER true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_HAS_SANITIZER true
+#endif
+#endif
+#ifndef TEST_HAS_SANITIZER
+#define TEST_HAS_SANITIZER TEST_HAS_ADDRESS_SANITIZER
+#endif
+
 struct test {
     const char *name;
     void (*run)(void);

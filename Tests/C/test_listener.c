@@ -668,7 +668,8 @@ TEST_SECONDS(a_flood_of_small_frames_does_not_pile_up, 60)
         if (round == 1)
             before = most;
     }
-    CHECK_AT_MOST(most - before, 2 << 20);
+    if (!TEST_HAS_SANITIZER)
+        CHECK_AT_MOST(most - before, 2 << 20);
     size_t connections = 0;
     CHECK_OK(blip_listener_connection_count(pair.listener, &connections));
     CHECK_INT(connections, 1);
