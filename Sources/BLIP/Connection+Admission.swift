@@ -18,7 +18,7 @@ extension Connection {
             // Nothing is read until the password was compared; the handshake's time goes on.
             phase = .waitingForAccept
             stream?.pauseReading()
-            let check = PasswordWorker.Check(loop: loop, hash: hash, password: password) { [self] isRight in
+            let check = PasswordCheck(loop: loop, hash: hash, password: password) { [self] isRight in
                 guard phase == .waitingForAccept else { return }
                 phase = .upgrading
                 if isRight, !isDecoy {
@@ -31,7 +31,7 @@ extension Connection {
                 }
                 if phase == .upgrading { stream?.resumeReading() }
             }
-            guard PasswordWorker.enqueue(check) else {
+            guard check.begin() else {
                 let text = "Too many clients are giving passwords; try again later."
                 return refuse(
                     ServerHandshake.refusal(status: 503, text: text, headers: [HTTPHeader("Retry-After", "2")]),

@@ -1,8 +1,10 @@
 import Synchronization
 
-/// Something to ask the system's resolver, which may block: done on a thread of `ResolverPool`, finished on the loop.
-public class ResolverJob: LoopWork, @unchecked Sendable {
+/// Something to ask the system's resolver, which may block: done on a thread for that, finished on the loop.
+public class ResolverJob: LoopWork, WorkerJob, @unchecked Sendable {
     // Sendable: what subclasses keep is touched on the resolver's thread before posting, on the loop's thread after it.
+    private static let pool = WorkerPool(name: "blip-resolver", maximumThreads: 4)
+
     final let loop: EventLoop
     /// What is looked up, for error texts.
     final let name: String
@@ -26,14 +28,14 @@ public class ResolverJob: LoopWork, @unchecked Sendable {
 
     /// Asks on a thread of the pool and comes back to the loop. Loop thread only.
     final func start() {
-        if let error = ResolverPool.current.enqueue(self) {
-            fail(error)
-            loop.post(self)
-        }
+        let code = Self.pool.enqueue(self)
+        guard code != 0 else { return }
+        fail(.posix(code, "start a thread to look up \(name)"))
+        loop.post(self)
     }
 
     /// On a thread of the pool.
-    final func work() {
+    public final func work() {
         if !isCancelled.load(ordering: .relaxed) { ask() }
         loop.post(self)
     }
