@@ -170,7 +170,6 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
             function: responseFunction, context: responseContext, release: releaseResponseContext)
     }
 
-    /// Body bytes to be sent as far as they are known, and properties: what counts as backlog.
     /// Bytes of the whole body of a message on its way out; nil if that shows at its end.
     var knownBodySize: UInt64? {
         var total = max(bodyBytesSent, UInt64(body.count))
@@ -181,6 +180,7 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         return total
     }
 
+    /// Body bytes to be sent as far as they are known, and properties: what counts as backlog.
     var knownSize: Int {
         var total = properties.count + body.count
         for source in sources {

@@ -56,7 +56,7 @@ final class DashboardSnapshot: @unchecked Sendable {
         let sum = listener.runtime.snapshot()
         var json = JSONText()
         json.object { json in
-            json.array("facts") { $0.raw(facts) }
+            json.raw("facts", facts)
             json.value("connectionCount", part.count)
             json.array("connections") { json in for row in part.connections { json.raw(row) } }
             json.array("messages") { json in for row in part.messages { json.raw(row) } }

@@ -2,7 +2,8 @@ import BLIPProtocol
 
 /// The kind of object that a handle of blip.h stands for.
 ///
-/// At most 31, which is all that a handle has room for. Zero is left out, so that an ordinary pointer (whose upper byte is zero) is never a valid handle.
+/// At most 31, which is all that a handle has room for. Zero is left out, so that an ordinary pointer (whose upper byte
+/// is zero) is never a valid handle.
 public enum HandleKind: UInt8, Sendable {
     case runtimeOptions = 1
     case runtime
@@ -16,10 +17,10 @@ public enum HandleKind: UInt8, Sendable {
     case error
     case counters
     case transport
-    case module = 13
+    case module
     case reconnector
     case pool
-    case trust = 17
-    case fileOptions = 20
+    case trust
+    case fileOptions
     case challenge
 }

@@ -1,4 +1,3 @@
-import CBLIP
 import Glibc
 
 /// What a dashboard tells of host and process.
@@ -6,7 +5,7 @@ enum HostFacts {
     static func write(to json: inout JSONText, started: Int) {
         json.value("host", name)
         json.value("process", getpid())
-        json.value("version", "\(BLIP_VERSION_MAJOR).\(BLIP_VERSION_MINOR).\(BLIP_VERSION_PATCH)")
+        json.value("version", LibraryVersion.text)
         json.value("time", time(nil))
         json.value("uptime", max(0, time(nil) - started))
         var loads = [Double](repeating: 0, count: 3)

@@ -54,9 +54,9 @@ struct JSONText {
         text += "null"
     }
 
-    /// What was built by another.
-    mutating func raw(_ json: String) {
-        begin(nil)
+    /// What was built by another; of an array without a key.
+    mutating func raw(_ key: String? = nil, _ json: String) {
+        begin(key)
         text += json
     }
 

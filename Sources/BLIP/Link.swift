@@ -32,9 +32,6 @@ class Link {
 
     // MARK: Pings
 
-    /// Whether there are pings at all.
-    var hasPings: Bool { false }
-
     /// Queues a ping; the handler gets the round trip, or why there is none.
     func ping(_ handler: Handler<blip_pong_fn>?, deadline: UInt64, now: UInt64, _ connection: Connection) {}
 

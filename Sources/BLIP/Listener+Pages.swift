@@ -1,6 +1,7 @@
 import CBLIP
 import HTTPService
 import Transport
+import WebSocketProtocol
 
 extension Listener {
     /// Serves the files below `folder` at `prefix`.
@@ -10,7 +11,7 @@ extension Listener {
         guard
             let service = FileService(
                 prefix: prefix, folder: folder, options: options?.values ?? FileService.Options(),
-                token: Self.makeToken(), code: &code)
+                token: Hexadecimal.encode(Randomness.bytes(24)), code: &code)
         else {
             let error = TransportError.posix(code, "open the folder \(folder)")
             return fail(Failure(BLIP_ERROR_FILE, domain: "POSIX", code: Int64(code), error.text))
@@ -26,12 +27,5 @@ extension Listener {
 
     private static func isPath(_ path: String) -> Bool {
         !path.utf8.contains { $0 <= 0x20 || $0 >= 0x7F || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#") }
-    }
-
-    private static func makeToken() -> String {
-        Randomness.bytes(24).map { byte in
-            let text = String(byte, radix: 16)
-            return text.utf8.count == 1 ? "0" + text : text
-        }.joined()
     }
 }

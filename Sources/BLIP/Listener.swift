@@ -230,12 +230,12 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 acceptor = bound
             case .unix(let file):
                 acceptor = try Acceptor.bind(loop: context.loop, unixPath: file)
-                url = "\(scheme)+unix://\(Self.percentEncoded(file))\(path)"
+                url = "\(scheme)+unix://\(PercentEncoding.encode(file.utf8))\(path)"
             case .descriptors(let descriptors):
                 let adopted = try Acceptor.adopt(loop: context.loop, descriptors: descriptors)
                 if let address = adopted.addresses.first {
                     url =
-                        address.path.map { "\(scheme)+unix://\(Self.percentEncoded($0))\(path)" }
+                        address.path.map { "\(scheme)+unix://\(PercentEncoding.encode($0.utf8))\(path)" }
                         ?? "\(scheme)://\(Self.reachable(address.host)):\(address.port)\(path)"
                 }
                 acceptor = adopted
@@ -470,23 +470,5 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         case "::": "[::1]"
         default: host.contains(":") && !host.hasPrefix("[") ? "[\(host)]" : host
         }
-    }
-
-    private static func percentEncoded(_ path: String) -> String {
-        var result = ""
-        let digits = Array("0123456789ABCDEF")
-        for byte in path.utf8 {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "~"):
-                result.unicodeScalars.append(Unicode.Scalar(byte))
-            default:
-                result += "%"
-                result.append(digits[Int(byte >> 4)])
-                result.append(digits[Int(byte & 15)])
-            }
-        }
-        return result
     }
 }

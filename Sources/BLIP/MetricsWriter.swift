@@ -19,9 +19,7 @@ struct MetricsWriter {
     mutating func write(_ sum: CounterSnapshot, _ listeners: [(url: String, sum: CounterSnapshot)]) {
         let (counters, roundTrips) = sum.values
         head("blip_build_info", .gauge, "Version of the library; always 1.")
-        line(
-            "blip_build_info",
-            [("version", "\(BLIP_VERSION_MAJOR).\(BLIP_VERSION_MINOR).\(BLIP_VERSION_PATCH)")], "1")
+        line("blip_build_info", [("version", LibraryVersion.text)], "1")
         writeConnections("blip_", [([], counters)], "")
         writeTraffic("blip_", [([], counters)], "")
         pair(

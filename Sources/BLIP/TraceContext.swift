@@ -1,3 +1,5 @@
+import WebSocketProtocol
+
 /// The properties of W3C Trace Context, Level 2: how they are read and written.
 enum TraceContext {
     static let parentKey: StaticString = "traceparent"
@@ -58,7 +60,6 @@ enum TraceContext {
     private static let dash = UInt8(ascii: "-")
     private static let zero = UInt8(ascii: "0")
     private static let comma = UInt8(ascii: ",")
-    private static let digits: [UInt8] = Array("0123456789abcdef".utf8)
 
     /// So many random bytes, not all zero, in hexadecimal digits.
     private static func randomID(_ count: Int) -> [UInt8] {
@@ -68,7 +69,7 @@ enum TraceContext {
     }
 
     private static func hex(_ bytes: [UInt8]) -> [UInt8] {
-        bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        Array(Hexadecimal.encode(bytes).utf8)
     }
 
     private static func hexValue(_ digit: UInt8) -> UInt8 {

@@ -221,8 +221,6 @@ final class WebSocketLink: Link {
 
     // MARK: Pings
 
-    override var hasPings: Bool { true }
-
     override func ping(_ handler: Handler<blip_pong_fn>?, deadline: UInt64, now: UInt64, _ connection: Connection) {
         pingCounter &+= 1
         pings.removeAll { $0.handler == nil }

@@ -1,5 +1,5 @@
 /// Percent-encoding of paths (RFC 3986 §2.1).
-enum PercentEncoding {
+public enum PercentEncoding {
     /// The bytes that a text stands for; nil if a percent sign is not followed by two digits.
     static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var result: [UInt8] = []
@@ -18,7 +18,7 @@ enum PercentEncoding {
     }
 
     /// A name as a segment of a path: everything but unreserved characters is encoded.
-    static func encode(_ bytes: some Collection<UInt8>) -> String {
+    public static func encode(_ bytes: some Collection<UInt8>) -> String {
         var result: [UInt8] = []
         result.reserveCapacity(bytes.count)
         for byte in bytes {

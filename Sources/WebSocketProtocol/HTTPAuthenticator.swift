@@ -67,7 +67,7 @@ public struct HTTPAuthenticator: Sendable {
         case nil: return nil
         case .basic(let value), .fixed(let value): return value
         case .digest(let challenge, let user, let password):
-            if nonceCount == 0 { clientNonce = HandshakeDigest.hexadecimal(entropy) }
+            if nonceCount == 0 { clientNonce = Hexadecimal.encode(entropy) }
             nonceCount &+= 1
             return challenge.header(
                 user: user, password: password, method: method, uri: uri, count: nonceCount, clientNonce: clientNonce)

@@ -36,12 +36,6 @@ enum HandshakeDigest {
         return String(decoding: output, as: UTF8.self)
     }
 
-    /// Two lower-case digits a byte.
-    static func hexadecimal(_ bytes: [UInt8]) -> String {
-        let digits = Array("0123456789abcdef".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-    }
-
     /// Whether a text is the base64 form of 16 bytes: 22 letters and two padding characters.
     static func isKey(_ text: String) -> Bool {
         let bytes = Array(text.utf8)

@@ -197,7 +197,7 @@ async function run() {
         const reply = await connection.request({ profile: "snapshot", timeout: 10000 });
         const end = performance.now();
         const snapshot = reply.json();
-        const facts = snapshot.facts[0];
+        const facts = snapshot.facts;
         showFacts(facts, snapshot);
         showConnections(snapshot, () => connection);
         showMessages(snapshot.messages);
