@@ -58,8 +58,8 @@ final class DashboardSnapshot: @unchecked Sendable {
         json.object { json in
             json.raw("facts", facts)
             json.value("connectionCount", part.count)
-            json.array("connections") { json in for row in part.connections { json.raw(row) } }
-            json.array("messages") { json in for row in part.messages { json.raw(row) } }
+            json.array("connections") { json in for row in part.connections { json.rawItem(row) } }
+            json.array("messages") { json in for row in part.messages { json.rawItem(row) } }
             json.object("totals") { json in Self.write(sum.values.counters, to: &json) }
             json.array("roundTrips") { json in
                 for (bucket, count) in sum.values.roundTrips.counts.enumerated() where count > 0 {

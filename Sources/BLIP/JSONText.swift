@@ -54,9 +54,15 @@ struct JSONText {
         text += "null"
     }
 
-    /// What was built by another; of an array without a key.
-    mutating func raw(_ key: String? = nil, _ json: String) {
+    /// What was built by another.
+    mutating func raw(_ key: String, _ json: String) {
         begin(key)
+        text += json
+    }
+
+    /// An entry of an array that was built by another.
+    mutating func rawItem(_ json: String) {
+        begin(nil)
         text += json
     }
 
