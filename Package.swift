@@ -27,6 +27,9 @@ if let folder = Context.environment["BLIP_LINK"] {
     toolDependencies.append("BLIPCInterface")
 }
 
+// Pages for browsers are off by default and far from BLIP's hot paths: small counts for more than fast.
+let small: [SwiftSetting] = [.unsafeFlags(["-Osize"], .when(configuration: .release))]
+
 let hardened: [CSetting] = [
     .unsafeFlags(
         ["-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Werror=format-security"],
@@ -53,7 +56,7 @@ let package = Package(
         .target(name: "CSiteAssets"),
         .target(
             name: "HTTPService", dependencies: ["WebSocketProtocol", "CSystem", "CZlib", "CSiteAssets"],
-            swiftSettings: settings),
+            swiftSettings: settings + small),
         .target(
             name: "BLIP",
             dependencies: ["HTTPService", "BLIPProtocol", "WebSocketProtocol", "Transport", "CBLIP", "CSystem"],
