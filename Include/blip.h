@@ -320,7 +320,7 @@ blip_slice blip_text(const char *text);
 #define BLIP_ERROR_NO_REPLY (-54)
 
 /** The request was responded to already. Since 1.0. */
-#define BLIP_ERROR_ALREADY_REPLIED (-55)
+#define BLIP_ERROR_ALREADY_RESPONDED (-55)
 
 /** The body has not arrived as a whole. Since 1.0. */
 #define BLIP_ERROR_NOT_COMPLETE (-56)
@@ -1050,43 +1050,43 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
  * Kind of event. The peer has answered blip_connection_say_bye: connection, status, value: 1 if it
  * agrees. Since 1.0.
  */
-#define BLIP_EVENT_BYE 20
-
-/**
- * Kind of event. A peer's certificate is to be judged: connection, blip_event_trust. Releasing the
- * event without an answer, and without keeping the trust object, refuses. Since 1.0.
- */
-#define BLIP_EVENT_TRUST 40
+#define BLIP_EVENT_BYE 12
 
 /**
  * Kind of event. The peer asks to close: connection; answer with
  * blip_connection_answer_close_request. Releasing the event unanswered agrees. Since 1.0.
  */
-#define BLIP_EVENT_CLOSE_REQUEST 21
+#define BLIP_EVENT_CLOSE_REQUEST 13
 
 /**
  * Kind of event. The backlog of a connection has passed a mark: connection, status and value as
  * blip_backlog_fn has them. Since 1.0.
  */
-#define BLIP_EVENT_BACKLOG 35
+#define BLIP_EVENT_BACKLOG 14
+
+/**
+ * Kind of event. A peer's certificate is to be judged: connection, blip_event_trust. Releasing the
+ * event without an answer, and without keeping the trust object, refuses. Since 1.0.
+ */
+#define BLIP_EVENT_TRUST 15
 
 /**
  * Kind of event. A server asks for authentication that the options do not answer: connection,
  * blip_event_challenge. Since 1.0.
  */
-#define BLIP_EVENT_CHALLENGE 41
+#define BLIP_EVENT_CHALLENGE 16
 
 /**
  * Kind of event. An observer with a queue is told something: connection, message, status, value:
  * BLIP_OBSERVE_OPEN and so on. Since 1.0.
  */
-#define BLIP_EVENT_OBSERVED 30
+#define BLIP_EVENT_OBSERVED 17
 
 /**
  * Kind of event. A reconnector's state has changed: status, value: BLIP_RECONNECTOR_OPEN and so on.
  * Since 1.0.
  */
-#define BLIP_EVENT_RECONNECTOR 31
+#define BLIP_EVENT_RECONNECTOR 18
 
 /**
  * Tells what has happened.
@@ -1471,7 +1471,7 @@ typedef void (*blip_frame_fn)(
 /**
  * Asks whether a peer's certificate is to be trusted, in the middle of the TLS handshake.
  *
- * Answer with blip_trust_accept or blip_trust_refuse, now or later: the handshake waits, at most
+ * Answer with blip_trust_accept or blip_trust_reject, now or later: the handshake waits, at most
  * for the connect timeout or handshake timeout. To answer later, keep the object with
  * blip_trust_retain; if it is let go of unanswered the peer is refused.
  *
@@ -1627,7 +1627,7 @@ typedef void (*blip_perform_fn)(blip_connection *connection, void *context);
  * Ownership: what it is given is borrowed until it returns.
  * Threads: [callback]. Since 1.0.
  */
-typedef void (*blip_reconnect_fn)(
+typedef void (*blip_reconnector_state_fn)(
     blip_reconnector *reconnector, int32_t state, blip_status status, void *context);
 
 /** @} */
@@ -1679,15 +1679,15 @@ void blip_connection_options_release(blip_connection_options *options);
  * Source: RFC 6455 §1.9, §4.1.
  *
  * @param options The options.
- * @param protocol The name.
+ * @param name The name.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: another version, or
  *     not a token; BLIP_ERROR_TEXT.
  *
- * Ownership: protocol is borrowed for the call.
+ * Ownership: name is borrowed for the call.
  * Threads: [object] [callback]. Since 1.0.
  */
-blip_status blip_connection_options_add_protocol(
-    blip_connection_options *options, blip_slice protocol);
+blip_status blip_connection_options_add_subprotocol(
+    blip_connection_options *options, blip_slice name);
 
 /**
  * Sets the queue that takes the place of callbacks.
@@ -2679,7 +2679,7 @@ blip_status blip_trust_accept(blip_trust *trust);
  *
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_trust_refuse(blip_trust *trust);
+blip_status blip_trust_reject(blip_trust *trust);
 
 /**
  * Sets who is asked when a server wants authentication that the options do not have.
@@ -2941,7 +2941,7 @@ blip_status blip_connection_close_code(blip_connection *connection, int32_t *cod
  * Gives the version of BLIP that was agreed on.
  *
  * @param connection The connection.
- * @param version Receives 3 or 2; 0 before the connection is open.
+ * @param version Receives 3, 2 or 1; 0 before the connection is open.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: version is NULL.
  *
  * Threads: [any] [callback]. Since 1.0.
@@ -2961,7 +2961,7 @@ blip_status blip_connection_protocol_version(blip_connection *connection, int32_
  * Ownership: subprotocol: it lies in the connection: valid while the connection lives.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_protocol(blip_connection *connection, blip_slice *subprotocol);
+blip_status blip_connection_subprotocol(blip_connection *connection, blip_slice *subprotocol);
 
 /**
  * Tells whether a listener has accepted the connection.
@@ -3560,7 +3560,7 @@ blip_status blip_connection_perform(
  * Reads several figures of a connection, all of one moment.
  *
  * As of the last time that the connection sent or received; in its callbacks on the loop's thread
- * as of now. blip_connection_snapshot gives more.
+ * as of now. blip_connection_counters gives more.
  *
  * @param connection The connection.
  * @param which The counters wanted: BLIP_COUNTER_MESSAGES_SENT and so on.
@@ -3572,7 +3572,7 @@ blip_status blip_connection_perform(
  * Ownership: both arrays are borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_counters(
+blip_status blip_connection_counter_values(
     blip_connection *connection, const int32_t *which, uint64_t *values, size_t count);
 
 /** @} */
@@ -3602,7 +3602,7 @@ blip_status blip_connection_counters(
  * Ownership: counters is the caller's: blip_counters_release.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_connection_snapshot(blip_connection *connection, blip_counters **counters);
+blip_status blip_connection_counters(blip_connection *connection, blip_counters **counters);
 
 /**
  * Takes the sums over all connections that a listener has accepted, ended ones included.
@@ -3617,7 +3617,7 @@ blip_status blip_connection_snapshot(blip_connection *connection, blip_counters 
  * Ownership: counters is the caller's: blip_counters_release.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_listener_snapshot(blip_listener *listener, blip_counters **counters);
+blip_status blip_listener_counters(blip_listener *listener, blip_counters **counters);
 
 /**
  * Takes the sums over all connections that a runtime ever had.
@@ -3632,7 +3632,7 @@ blip_status blip_listener_snapshot(blip_listener *listener, blip_counters **coun
  * Ownership: counters is the caller's: blip_counters_release.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_runtime_snapshot(blip_runtime *runtime, blip_counters **counters);
+blip_status blip_runtime_counters(blip_runtime *runtime, blip_counters **counters);
 
 /**
  * Takes the sums of a runtime and of its listeners as text for Prometheus.
@@ -3819,7 +3819,7 @@ blip_status blip_challenge_host(blip_challenge *challenge, blip_slice *host);
 blip_status blip_challenge_is_proxy(blip_challenge *challenge, bool *proxy);
 
 /**
- * Tells the how manyth challenge of this origin it is.
+ * Counts the challenges of this origin, this one included.
  *
  * Above 1, what was sent before was refused, or is one round of several.
  *
@@ -4962,7 +4962,7 @@ blip_status blip_response_set_error(
  * @param response The response.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
  *     peer; or not a response that blip_response_new has made for it; BLIP_ERROR_NO_REPLY;
- *     BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED: the connection has ended;
+ *     BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED: the connection has ended;
  *     BLIP_ERROR_IMMUTABLE: the response was used before; BLIP_ERROR_LIMIT: its properties are
  *     above BLIP_LIMIT_PROPERTIES.
  *
@@ -4978,7 +4978,7 @@ blip_status blip_message_respond(blip_message *request, blip_message *response);
  * @param body The body, copied.
  * @param content_type The property Content-Type; empty: none.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED:
  *     the connection has ended.
  *
  * Ownership: body and content_type are borrowed for the call.
@@ -4993,7 +4993,7 @@ blip_status blip_message_respond_data(
  * @param request A request of the peer.
  * @param text The text.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED:
  *     the connection has ended.
  *
  * Ownership: text is borrowed for the call.
@@ -5007,7 +5007,7 @@ blip_status blip_message_respond_text(blip_message *request, blip_slice text);
  * @param request A request of the peer.
  * @param json The JSON text.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED:
  *     the connection has ended.
  *
  * Ownership: json is borrowed for the call.
@@ -5020,8 +5020,8 @@ blip_status blip_message_respond_json(blip_message *request, blip_slice json);
  *
  * @param request A request of the peer.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED: the connection has
- *     ended.
+ *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED: the connection
+ *     has ended.
  *
  * Threads: [any] [callback]. Since 1.0.
  */
@@ -5037,7 +5037,7 @@ blip_status blip_message_respond_empty(blip_message *request);
  * @param code The property Error-Code; not 0, which peers take for none.
  * @param text What went wrong: the body.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED; BLIP_ERROR_CLOSED:
+ *     peer; BLIP_ERROR_TEXT; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED; BLIP_ERROR_CLOSED:
  *     the connection has ended; BLIP_ERROR_LIMIT.
  *
  * Ownership: domain and text are borrowed for the call.
@@ -5054,7 +5054,7 @@ blip_status blip_message_respond_error(
  *
  * @param request A request of the peer.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: not a request of the
- *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_REPLIED.
+ *     peer; BLIP_ERROR_NO_REPLY; BLIP_ERROR_ALREADY_RESPONDED.
  *
  * Ownership: the caller retains request to keep it.
  * Threads: [any] [callback]. Since 1.0.
@@ -5065,12 +5065,12 @@ blip_status blip_message_defer(blip_message *request);
  * Tells whether the request was answered.
  *
  * @param request A request of the peer.
- * @param replied Receives true if so.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: replied is NULL.
+ * @param responded Receives true if so.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: responded is NULL.
  *
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_message_is_replied(blip_message *request, bool *replied);
+blip_status blip_message_is_responded(blip_message *request, bool *responded);
 
 /**
  * Gives what an error response says.
@@ -5129,14 +5129,15 @@ void blip_listener_options_release(blip_listener_options *options);
  * Source: RFC 6455 §1.9, §4.1.
  *
  * @param options The options.
- * @param protocol The name.
+ * @param name The name.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: another version, or
  *     not a token; BLIP_ERROR_TEXT.
  *
- * Ownership: protocol is borrowed for the call.
+ * Ownership: name is borrowed for the call.
  * Threads: [object] [callback]. Since 1.0.
  */
-blip_status blip_listener_options_add_protocol(blip_listener_options *options, blip_slice protocol);
+blip_status blip_listener_options_add_subprotocol(
+    blip_listener_options *options, blip_slice name);
 
 /**
  * Sets the queue that takes the place of callbacks.
@@ -5290,7 +5291,7 @@ blip_status blip_listener_options_set_blip1(blip_listener_options *options, bool
 /**
  * Says whether clients with WebSockets, of BLIP 2 and 3, are taken; the default is yes.
  *
- * Which of the two, the subprotocols say: blip_listener_options_add_protocol. Without them, and
+ * Which of the two, the subprotocols say: blip_listener_options_add_subprotocol. Without them, and
  * with BLIP 1 switched on, connections are open as soon as they are accepted.
  *
  * @param options The options.
@@ -6670,8 +6671,8 @@ blip_status blip_reconnector_set_persistent(blip_reconnector *reconnector, bool 
  * fails.
  * Threads: [any] [callback]. Since 1.0.
  */
-blip_status blip_reconnector_set_callback(
-    blip_reconnector *reconnector, blip_reconnect_fn fn, void *context,
+blip_status blip_reconnector_set_state_callback(
+    blip_reconnector *reconnector, blip_reconnector_state_fn fn, void *context,
     void (*release_context)(void *));
 
 /**
@@ -7138,25 +7139,25 @@ blip_status blip_transport_set_resume_callback(
  * Makes a connection over a transport of the program's; it waits for blip_transport_did_open.
  *
  * It is in state BLIP_STATE_CONNECTING, for the connect timeout at most. Both sides must speak the
- * same protocol: nothing is negotiated. Who of them is the client makes no difference. There are no
+ * same version: nothing is negotiated. Who of them is the client makes no difference. There are no
  * pings; options of HTTP, TLS and subprotocols are not used.
  *
  * @param runtime The runtime; NULL: the shared one.
  * @param transport The transport, which no connection has had before.
- * @param protocol "BLIP_3", "BLIP" or "BLIP_1"; what blip_connection_protocol gives. After the
- *     first two may come a plus sign and the name of an application.
+ * @param subprotocol "BLIP_3", "BLIP" or "BLIP_1"; what blip_connection_subprotocol gives. After
+ *     the first two may come a plus sign and the name of an application.
  * @param options Options, copied; NULL: the defaults.
  * @param connection Receives the connection.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: connection is NULL,
- *     or the protocol is not known; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: the transport has or had a
- *     connection; BLIP_ERROR_STOPPED; BLIP_ERROR_RESOURCES.
+ *     or the subprotocol is not known; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: the transport has or had
+ *     a connection; BLIP_ERROR_STOPPED; BLIP_ERROR_RESOURCES.
  *
  * Ownership: connection is the caller's: blip_connection_release. The other arguments are borrowed
  * for the call; the connection keeps the transport.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_connection_from_transport(
-    blip_runtime *runtime, blip_transport *transport, blip_slice protocol,
+    blip_runtime *runtime, blip_transport *transport, blip_slice subprotocol,
     blip_connection_options *options, blip_connection **connection);
 
 /**

@@ -104,10 +104,10 @@ extension BLIPMessage {
         guard wantsReply else { return BLIP_ERROR_NO_REPLY }
         let (done, seen) = reply.compareExchange(
             expected: ReplyState.open, desired: ReplyState.deferred, ordering: .acquiringAndReleasing)
-        return done || seen == ReplyState.deferred ? BLIP_OK : BLIP_ERROR_ALREADY_REPLIED
+        return done || seen == ReplyState.deferred ? BLIP_OK : BLIP_ERROR_ALREADY_RESPONDED
     }
 
-    public var isReplied: Bool { reply.load(ordering: .acquiring) == ReplyState.replied }
+    public var isResponded: Bool { reply.load(ordering: .acquiring) == ReplyState.replied }
 
     // MARK: A response
 

@@ -5,7 +5,7 @@ import WebSocketProtocol
 
 /// Options that connections and listeners have in common, as the program sets them. One thread at a time.
 public class CommonOptions {
-    var protocols: [String] = []
+    var subprotocols: [String] = []
     var headers: [HTTPHeader] = []
     var userAgent: String?
     var queue: EventQueue?
@@ -31,12 +31,12 @@ public class CommonOptions {
 
     public init() {}
 
-    public func addProtocol(_ name: String) -> blip_status {
+    public func addSubprotocol(_ name: String) -> blip_status {
         guard ClientHandshake.isValidProtocol(name), Configuration.version(of: name) != nil else {
             return BLIP_ERROR_ARGUMENT
         }
-        guard !protocols.contains(name) else { return BLIP_OK }
-        protocols.append(name)
+        guard !subprotocols.contains(name) else { return BLIP_OK }
+        subprotocols.append(name)
         return BLIP_OK
     }
 

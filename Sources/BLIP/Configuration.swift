@@ -5,8 +5,8 @@ import WebSocketProtocol
 
 /// What a connection was told by its options: immutable, shared by all connections of a listener.
 final class Configuration: Sendable {
-    let protocols: [String]
-    private let protocolTexts: [Text]
+    let subprotocols: [String]
+    private let subprotocolTexts: [Text]
     let headers: [HTTPHeader]
     let userAgent: String?
     let queue: EventQueue?
@@ -37,8 +37,8 @@ final class Configuration: Sendable {
         http: HTTPOptions = HTTPOptions(),
         makeTLS: (@Sendable (_ withIdentity: Bool) throws(TransportError) -> TLSContext)? = nil
     ) {
-        protocols = common.protocols.isEmpty ? ["BLIP_3", "BLIP"] : common.protocols
-        protocolTexts = protocols.map { Text($0) }
+        subprotocols = common.subprotocols.isEmpty ? ["BLIP_3", "BLIP"] : common.subprotocols
+        subprotocolTexts = subprotocols.map { Text($0) }
         headers = common.headers
         userAgent = common.userAgent
         self.queue = common.queue ?? queue
@@ -79,7 +79,7 @@ final class Configuration: Sendable {
 
     /// The text that connections with this subprotocol share.
     func text(of subprotocol: String) -> Text {
-        for (name, text) in zip(protocols, protocolTexts) where name == subprotocol { return text }
+        for (name, text) in zip(subprotocols, subprotocolTexts) where name == subprotocol { return text }
         return Text(subprotocol)
     }
 

@@ -42,7 +42,7 @@ extension Connection {
     ) throws(Failure) -> OpaquePointer {
         guard let here = runtime.context() else { throw stopped }
         let configuration = configuration(options, runtime)
-        guard let name = configuration.protocols.first(where: { listener.configuration.protocols.contains($0) }),
+        guard let name = configuration.subprotocols.first(where: { listener.configuration.subprotocols.contains($0) }),
             let version = Configuration.version(of: name)
         else {
             throw Failure(BLIP_ERROR_SUBPROTOCOL, "The listener has none of the subprotocols asked for.")
@@ -136,7 +136,7 @@ extension Connection {
 
     /// Open from the start: both ends are here. Before others know the connection.
     private func openAtOnce() {
-        let subprotocol = configuration.protocols.first ?? "BLIP_3"
+        let subprotocol = configuration.subprotocols.first ?? "BLIP_3"
         name(subprotocol, Configuration.version(of: subprotocol) ?? .v3)
         phase = .open
         withInfo { $0.version = Int32(version.rawValue) }

@@ -92,7 +92,7 @@ extension Connection {
         attempt.requestsOnStream += 1
         do {
             let handshake = try ClientHandshake(
-                url: url, protocols: configuration.protocols, headers: attempt.headers(configuration.headers),
+                url: url, protocols: configuration.subprotocols, headers: attempt.headers(configuration.headers),
                 authorization: authorization(attempt), cookies: cookies(for: url),
                 userAgent: configuration.userAgent, nonce: Randomness.bytes(16))
             upgrade = Upgrade(
@@ -155,7 +155,7 @@ extension Connection {
             return answerMetrics(request)
         }
         if showPages(request, upgrade, listener) || openDashboard(request, upgrade, listener) { return }
-        switch ServerHandshake.decide(request, protocols: configuration.protocols, paths: listener.paths) {
+        switch ServerHandshake.decide(request, protocols: configuration.subprotocols, paths: listener.paths) {
         case .refuse(let status, let response, let text):
             refuse(response, Failure(BLIP_ERROR_HTTP, domain: "HTTP", code: Int64(status), text))
         case .accept(let subprotocol, let response):

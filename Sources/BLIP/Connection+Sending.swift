@@ -369,7 +369,7 @@ extension Connection {
         guard state != BLIP_STATE_CLOSED else { return BLIP_ERROR_CLOSED }
         var seen = request.reply.load(ordering: .relaxed)
         while true {
-            guard seen != ReplyState.replied else { return BLIP_ERROR_ALREADY_REPLIED }
+            guard seen != ReplyState.replied else { return BLIP_ERROR_ALREADY_RESPONDED }
             let (done, now) = request.reply.compareExchange(
                 expected: seen, desired: ReplyState.replied, ordering: .acquiringAndReleasing)
             if done { return BLIP_OK }

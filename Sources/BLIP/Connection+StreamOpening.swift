@@ -5,7 +5,7 @@ import Transport
 /// Connections without a handshake: BLIP 1 on the byte stream. Who speaks first is open, and nothing but the first bytes
 /// of a client tells that it is no HTTP.
 extension Connection {
-    /// What `blip_connection_protocol` calls BLIP 1, which has no subprotocol.
+    /// What `blip_connection_subprotocol` calls BLIP 1, which has no subprotocol.
     static let streamProtocol = "BLIP_1"
 
     /// The first byte of a BLIP 1 frame; no HTTP request begins with it.

@@ -105,7 +105,7 @@ final class Dashboard: HTTPService {
             HostFacts.write(to: &json, started: started)
             json.value("url", listener.url?.string ?? "")
             json.value("loops", listener.runtime.contexts.count)
-            json.array("protocols") { json in for name in listener.configuration.protocols { json.item(name) } }
+            json.array("subprotocols") { json in for name in listener.configuration.subprotocols { json.item(name) } }
             json.array("paths") { json in for path in listener.paths { json.item(path) } }
             json.array("errors") { json in
                 for failure in failures.withLock({ $0 }) {

@@ -110,7 +110,7 @@ final class DashboardSnapshot: @unchecked Sendable {
             json.value("id", connection.identifier)
             json.value("peer", connection.peerText)
             json.value("incoming", connection.isIncoming)
-            json.value("protocol", connection.subprotocolText?.string ?? "")
+            json.value("subprotocol", connection.subprotocolText?.string ?? "")
             json.value("tls", connection.isSecure ? connection.tlsVersionText?.string ?? "TLS" : "")
             json.value("age", connection.age)
             for (name, share) in [("p50", 0.5), ("p99", 0.99)] {

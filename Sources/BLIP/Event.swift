@@ -24,7 +24,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case closeRequest(Handler<blip_close_request_fn>, BLIPMessage)
         /// With a reference to the connection's handle, which may end before the event is taken.
         case observed(Attachment, OpaquePointer?)
-        case reconnecting(Handler<blip_reconnect_fn>, Reconnector)
+        case reconnecting(Handler<blip_reconnector_state_fn>, Reconnector)
         case trust(Handler<blip_trust_fn>, TrustQuestion)
     }
 

@@ -21,7 +21,7 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
 
     private struct Shared {
         var policy = ReconnectPolicy()
-        var callback: Handler<blip_reconnect_fn>?
+        var callback: Handler<blip_reconnector_state_fn>?
         var attachments: [Attachment] = []
         var connection: Connection?
         var error: OwnedError?
@@ -109,10 +109,10 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
         return BLIP_OK
     }
 
-    public func setCallback(_ handler: Handler<blip_reconnect_fn>) -> blip_status {
+    public func setCallback(_ handler: Handler<blip_reconnector_state_fn>) -> blip_status {
         guard state != BLIP_RECONNECTOR_STOPPED else { return BLIP_ERROR_CLOSED }
         let isWanted = handler.function != nil || configuration.queue != nil
-        let old = shared.withLock { shared -> Handler<blip_reconnect_fn>? in
+        let old = shared.withLock { shared -> Handler<blip_reconnector_state_fn>? in
             defer { shared.callback = isWanted ? handler : nil }
             return shared.callback
         }

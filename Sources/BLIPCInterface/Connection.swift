@@ -255,7 +255,7 @@ public func blip_connection_url(
 }
 
 @c @implementation
-public func blip_connection_protocol(
+public func blip_connection_subprotocol(
     _ connection: OpaquePointer!, _ subprotocol: UnsafeMutablePointer<blip_slice>!
 ) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in put(connection.subprotocolText, to: subprotocol) }
@@ -366,7 +366,7 @@ public func blip_connection_perform(
 }
 
 @c @implementation
-public func blip_connection_counters(
+public func blip_connection_counter_values(
     _ connection: OpaquePointer!, _ which: UnsafePointer<Int32>!, _ values: UnsafeMutablePointer<UInt64>!, _ count: Int
 ) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in

@@ -13,8 +13,8 @@ public func blip_connection_options_release(_ options: OpaquePointer!) {
 }
 
 @c @implementation
-public func blip_connection_options_add_protocol(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
-    HandleTable.with(options) { (options: ConnectionOptions) in name.string { options.addProtocol($0) } }
+public func blip_connection_options_add_subprotocol(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ConnectionOptions) in name.string { options.addSubprotocol($0) } }
 }
 
 @c @implementation

@@ -2,7 +2,7 @@ import BLIP
 import CBLIP
 
 @c @implementation
-public func blip_connection_snapshot(
+public func blip_connection_counters(
     _ connection: OpaquePointer!, _ counters: UnsafeMutablePointer<OpaquePointer?>!
 ) -> blip_status {
     HandleTable.with(connection) { (connection: Connection) in
@@ -11,7 +11,7 @@ public func blip_connection_snapshot(
 }
 
 @c @implementation
-public func blip_listener_snapshot(
+public func blip_listener_counters(
     _ listener: OpaquePointer!, _ counters: UnsafeMutablePointer<OpaquePointer?>!
 ) -> blip_status {
     HandleTable.with(listener) { (listener: Listener) in
@@ -20,7 +20,7 @@ public func blip_listener_snapshot(
 }
 
 @c @implementation
-public func blip_runtime_snapshot(
+public func blip_runtime_counters(
     _ runtime: OpaquePointer!, _ counters: UnsafeMutablePointer<OpaquePointer?>!
 ) -> blip_status {
     withRuntime(runtime) { runtime in

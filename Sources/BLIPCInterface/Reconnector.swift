@@ -78,11 +78,11 @@ public func blip_reconnector_set_persistent(_ reconnector: OpaquePointer!, _ per
 }
 
 @c @implementation
-public func blip_reconnector_set_callback(
-    _ reconnector: OpaquePointer!, _ fn: blip_reconnect_fn!, _ context: UnsafeMutableRawPointer!,
+public func blip_reconnector_set_state_callback(
+    _ reconnector: OpaquePointer!, _ fn: blip_reconnector_state_fn!, _ context: UnsafeMutableRawPointer!,
     _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
 ) -> blip_status {
-    let handler = Handler<blip_reconnect_fn>(fn, context, release)
+    let handler = Handler<blip_reconnector_state_fn>(fn, context, release)
     return HandleTable.with(reconnector) { (reconnector: Reconnector) in reconnector.setCallback(handler) }
 }
 

@@ -68,8 +68,10 @@ public func blip_message_defer(_ request: OpaquePointer!) -> blip_status {
 }
 
 @c @implementation
-public func blip_message_is_replied(_ request: OpaquePointer!, _ replied: UnsafeMutablePointer<Bool>!) -> blip_status {
-    HandleTable.with(request) { (request: BLIPMessage) in put(request.isReplied, to: replied) }
+public func blip_message_is_responded(_ request: OpaquePointer!, _ responded: UnsafeMutablePointer<Bool>!)
+    -> blip_status
+{
+    HandleTable.with(request) { (request: BLIPMessage) in put(request.isResponded, to: responded) }
 }
 
 @c @implementation

@@ -46,8 +46,8 @@ struct StatusText {
             StatusText(name: "BLIP_ERROR_TIMEOUT", message: "The time was over first.")
         case BLIP_ERROR_NO_REPLY:
             StatusText(name: "BLIP_ERROR_NO_REPLY", message: "The request wants no reply.")
-        case BLIP_ERROR_ALREADY_REPLIED:
-            StatusText(name: "BLIP_ERROR_ALREADY_REPLIED", message: "The request was responded to already.")
+        case BLIP_ERROR_ALREADY_RESPONDED:
+            StatusText(name: "BLIP_ERROR_ALREADY_RESPONDED", message: "The request was responded to already.")
         case BLIP_ERROR_NOT_COMPLETE:
             StatusText(name: "BLIP_ERROR_NOT_COMPLETE", message: "The body has not arrived as a whole.")
         case BLIP_ERROR_STOPPED:

@@ -38,6 +38,6 @@ public func blip_trust_accept(_ trust: OpaquePointer!) -> blip_status {
 }
 
 @c @implementation
-public func blip_trust_refuse(_ trust: OpaquePointer!) -> blip_status {
+public func blip_trust_reject(_ trust: OpaquePointer!) -> blip_status {
     HandleTable.with(trust) { (trust: TrustQuestion) in trust.answer(false) ? BLIP_OK : BLIP_ERROR_STATE }
 }

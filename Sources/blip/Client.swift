@@ -103,7 +103,7 @@ struct Client {
         let options = blip_connection_options_new()
         defer { blip_connection_options_release(options) }
         for name in protocols {
-            let status = name.withSlice { blip_connection_options_add_protocol(options, $0) }
+            let status = name.withSlice { blip_connection_options_add_subprotocol(options, $0) }
             guard status >= 0 else {
                 throw .usage(
                     "--protocol wants BLIP_3, BLIP or BLIP_3+NAME, not \(Terminal.quote(name))", status: status)

@@ -127,7 +127,7 @@ enum RequestCommand {
     private static func describe(_ connection: Connection) {
         let handle = connection.handle
         let address = Library.slice { blip_connection_remote_address(handle, $0) }?.string ?? ""
-        let subprotocol = Library.slice { blip_connection_protocol(handle, $0) }?.string ?? ""
+        let subprotocol = Library.slice { blip_connection_subprotocol(handle, $0) }?.string ?? ""
         var secure = false
         _ = blip_connection_is_secure(handle, &secure)
         var text = "* connected to \(Terminal.escape(address)), \(Terminal.escape(subprotocol))"

@@ -131,7 +131,7 @@ enum ServeCommand {
         let options = blip_listener_options_new()
         defer { blip_listener_options_release(options) }
         for name in arguments.all("--protocol") {
-            let status = name.withSlice { blip_listener_options_add_protocol(options, $0) }
+            let status = name.withSlice { blip_listener_options_add_subprotocol(options, $0) }
             guard status >= 0 else {
                 throw .usage(
                     "--protocol wants BLIP_3, BLIP or BLIP_3+NAME, not \(Terminal.quote(name))", status: status)

@@ -65,7 +65,7 @@ final class ServeLog: Sendable {
             listener,
             { connection, _ in
                 guard let connection else { return }
-                let subprotocol = Library.slice { blip_connection_protocol(connection, $0) }?.string ?? ""
+                let subprotocol = Library.slice { blip_connection_subprotocol(connection, $0) }?.string ?? ""
                 let path = Library.slice { blip_connection_request_path(connection, $0) }?.string ?? ""
                 Output.error(
                     "+ \(ServeLog.peer(connection)) \(Terminal.escape(path)) \(Terminal.escape(subprotocol))\n")

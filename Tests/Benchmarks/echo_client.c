@@ -231,7 +231,7 @@ static void report(blip_connection **all)
         static const int32_t which[] = {
             BLIP_COUNTER_BYTES_SENT, BLIP_COUNTER_BYTES_RECEIVED, BLIP_COUNTER_MESSAGES_SENT};
         uint64_t values[3] = {0};
-        blip_connection_counters(all[c], which, values, 3);
+        blip_connection_counter_values(all[c], which, values, 3);
         sent += values[0];
         received += values[1];
         messages += values[2];

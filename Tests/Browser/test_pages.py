@@ -231,7 +231,7 @@ def test_the_dashboard_can_be_used_by_keyboard_and_heard(dashboard):
         for kind in ("keyDown", "keyUp"):
             page.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
         seen.append(page.run("document.activeElement.id || document.activeElement.tagName"))
-    assert {"profile", "path", "protocol", "properties", "body", "BUTTON"} <= set(seen), seen
+    assert {"profile", "path", "subprotocol", "properties", "body", "BUTTON"} <= set(seen), seen
 
 
 def test_it_says_when_the_server_is_gone_and_comes_back(page):

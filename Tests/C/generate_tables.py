@@ -84,7 +84,7 @@ def parameter_name(parameter):
 OPTIONAL = {
     ("blip_runtime_new", 0), ("blip_connection_new", 0), ("blip_connection_new", 2), ("blip_listener_new", 0),
     ("blip_listener_new", 1), ("blip_runtime_options_set_queue", 1), ("blip_connection_options_set_queue", 1),
-    ("blip_listener_options_set_queue", 1), ("blip_runtime_snapshot", 0), ("blip_runtime_metrics_text", 0),
+    ("blip_listener_options_set_queue", 1), ("blip_runtime_counters", 0), ("blip_runtime_metrics_text", 0),
     ("blip_listener_options_set_queue", 1), ("blip_module_set_observer", 2), ("blip_reconnector_new", 0),
     ("blip_listener_serve_files", 3),
     ("blip_runtime_set_cookie", 0), ("blip_runtime_cookies", 0), ("blip_runtime_clear_cookies", 0),

@@ -114,11 +114,11 @@ TEST(messages_go_over_blip1)
     blip_slice text;
     bool incoming = true;
     CHECK(strncmp(pair.url, "blip://127.0.0.1:", 17) == 0);
-    CHECK_OK(blip_connection_protocol(pair.client, &text));
+    CHECK_OK(blip_connection_subprotocol(pair.client, &text));
     CHECK_TEXT(text, "BLIP_1");
     CHECK_OK(blip_connection_protocol_version(pair.client, &version));
     CHECK_INT(version, 1);
-    CHECK_OK(blip_connection_protocol(pair.accepted, &text));
+    CHECK_OK(blip_connection_subprotocol(pair.accepted, &text));
     CHECK_TEXT(text, "BLIP_1");
     CHECK_OK(blip_connection_is_incoming(pair.accepted, &incoming));
     CHECK(incoming);
@@ -186,16 +186,16 @@ TEST(one_port_answers_all_versions)
         blip_connection_options *client_options = blip_connection_options_new();
         blip_slice protocol;
         if (i < 2)
-            REQUIRE_OK(blip_connection_options_add_protocol(client_options, S(wanted[i])));
+            REQUIRE_OK(blip_connection_options_add_subprotocol(client_options, S(wanted[i])));
         snprintf(url, sizeof url, "%s://127.0.0.1:%u", i < 2 ? "ws" : "blip", port_of(&pair));
         REQUIRE_OK(blip_connection_new(pair.client_runtime, S(url), client_options, &client));
         blip_connection_options_release(client_options);
         REQUIRE_OK(blip_connection_wait_open(client, SOON));
-        CHECK_OK(blip_connection_protocol(client, &protocol));
+        CHECK_OK(blip_connection_subprotocol(client, &protocol));
         CHECK_TEXT(protocol, wanted[i]);
         expect_echo(client, "hello");
         REQUIRE_REACHES(&pair.server_opened, i + 1);
-        CHECK_OK(blip_connection_protocol(pair.accepted, &protocol));
+        CHECK_OK(blip_connection_subprotocol(pair.accepted, &protocol));
         CHECK_TEXT(protocol, wanted[i]);
         blip_connection_close(client, 1000, S(""));
         CHECK_OK(blip_connection_wait_closed(client, SOON));
@@ -420,7 +420,7 @@ static void open_pair_of(struct pair *pair, int version)
         return;
     }
     struct pair_options options = {.client = blip_connection_options_new()};
-    REQUIRE_OK(blip_connection_options_add_protocol(options.client, S(version == 2 ? "BLIP" : "BLIP_3")));
+    REQUIRE_OK(blip_connection_options_add_subprotocol(options.client, S(version == 2 ? "BLIP" : "BLIP_3")));
     pair_open(pair, &options);
 }
 
@@ -535,7 +535,7 @@ TEST(each_bye_is_decided_by_its_own_event)
     pair_open(&pair, &options);
     REQUIRE_OK(blip_listener_set_close_request_callback(pair.listener, NULL, NULL, NULL));
     blip_connection_options *own = blip_connection_options_new();
-    REQUIRE_OK(blip_connection_options_add_protocol(own, S("BLIP")));
+    REQUIRE_OK(blip_connection_options_add_subprotocol(own, S("BLIP")));
     REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), own, &client));
     blip_connection_options_release(own);
     REQUIRE_OK(blip_connection_connect(client));

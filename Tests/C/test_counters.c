@@ -32,7 +32,7 @@ static bool connection_reaches(blip_connection *connection, int32_t which, uint6
 {
     for (int64_t end = now_ms() + SOON; now_ms() < end; sleep_ms(5)) {
         blip_counters *counters = NULL;
-        REQUIRE_OK(blip_connection_snapshot(connection, &counters));
+        REQUIRE_OK(blip_connection_counters(connection, &counters));
         bool reached = figure(counters, which) >= value;
         blip_counters_release(counters);
         if (reached)
@@ -45,7 +45,7 @@ static bool runtime_reaches(blip_runtime *runtime, int32_t which, uint64_t value
 {
     for (int64_t end = now_ms() + SOON; now_ms() < end; sleep_ms(5)) {
         blip_counters *counters = NULL;
-        REQUIRE_OK(blip_runtime_snapshot(runtime, &counters));
+        REQUIRE_OK(blip_runtime_counters(runtime, &counters));
         uint64_t now = figure(counters, which);
         blip_counters_release(counters);
         if (falling ? now <= value : now >= value)
@@ -68,7 +68,7 @@ TEST(a_connection_counts_what_it_does)
     ask(pair.client, "error", "", false);
     CHECK(connection_reaches(pair.client, BLIP_COUNTER_ROUND_TRIPS, TIMES + 1));
     CHECK(connection_reaches(pair.client, BLIP_COUNTER_MESSAGES_RECEIVED, TIMES + 1));
-    REQUIRE_OK(blip_connection_snapshot(pair.client, &counters));
+    REQUIRE_OK(blip_connection_counters(pair.client, &counters));
     CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_SENT), TIMES + 1);
     CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), TIMES + 1);
     CHECK_INT(figure(counters, BLIP_COUNTER_FRAMES_SENT), TIMES + 1);
@@ -84,7 +84,7 @@ TEST(a_connection_counts_what_it_does)
     CHECK_AT_LEAST((int64_t)raw, TIMES * 4000);
     CHECK_AT_MOST((int64_t)wire, (int64_t)raw / 10);
     blip_counters *peer = NULL;
-    REQUIRE_OK(blip_listener_snapshot(pair.listener, &peer));
+    REQUIRE_OK(blip_listener_counters(pair.listener, &peer));
     CHECK_INT(figure(peer, BLIP_COUNTER_DECOMPRESSION_OUTPUT), raw);
     CHECK_INT(figure(peer, BLIP_COUNTER_DECOMPRESSION_INPUT), wire);
     blip_counters_release(peer);
@@ -148,7 +148,7 @@ TEST(an_ended_connection_stays_in_the_sums)
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_ROUND_TRIPS, 4, false));
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_MESSAGES_RECEIVED, 4, false));
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_CONNECTIONS, 1, true));
-    REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
+    REQUIRE_OK(blip_runtime_counters(pair.client_runtime, &counters));
     CHECK_INT(figure(counters, BLIP_COUNTER_CONNECTIONS_OPENED), 4);
     CHECK_INT(figure(counters, BLIP_COUNTER_CONNECTIONS), 1);
     CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_SENT), 4);
@@ -158,7 +158,7 @@ TEST(an_ended_connection_stays_in_the_sums)
 
     CHECK(runtime_reaches(pair.server_runtime, BLIP_COUNTER_MESSAGES_SENT, 4, false));
     CHECK(runtime_reaches(pair.server_runtime, BLIP_COUNTER_CONNECTIONS, 1, true));
-    REQUIRE_OK(blip_listener_snapshot(pair.listener, &counters));
+    REQUIRE_OK(blip_listener_counters(pair.listener, &counters));
     CHECK_INT(figure(counters, BLIP_COUNTER_CONNECTIONS_OPENED), 4);
     CHECK_INT(figure(counters, BLIP_COUNTER_CONNECTIONS), 1);
     CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), 4);
@@ -195,7 +195,7 @@ static void look(blip_connection *connection)
     const int32_t which[] = {
         BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_MESSAGES_RECEIVED, BLIP_COUNTER_BYTES_RECEIVED};
     uint64_t values[3] = {0};
-    CHECK_OK(blip_connection_counters(connection, which, values, 3));
+    CHECK_OK(blip_connection_counter_values(connection, which, values, 3));
     seen_sent = values[0], seen_received = values[1], seen_bytes = values[2];
 }
 
@@ -344,8 +344,8 @@ TEST(figures_are_read_from_any_thread_while_traffic_flows)
         REQUIRE_OK(blip_connection_send(pair.client, request, look_at_response, &done, NULL));
         blip_message_release(request);
         blip_counters *all = NULL, *one = NULL;
-        REQUIRE_OK(blip_runtime_snapshot(pair.server_runtime, &all));
-        REQUIRE_OK(blip_connection_snapshot(pair.client, &one));
+        REQUIRE_OK(blip_runtime_counters(pair.server_runtime, &all));
+        REQUIRE_OK(blip_connection_counters(pair.client, &one));
         uint64_t now = figure(all, BLIP_COUNTER_MESSAGES_RECEIVED);
         CHECK(now >= before && now <= TIMES);
         before = now;

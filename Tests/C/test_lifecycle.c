@@ -111,7 +111,7 @@ TEST(a_connection_opens_and_closes)
     CHECK_INT(state, BLIP_STATE_OPEN);
     CHECK_OK(blip_connection_protocol_version(connection, &version));
     CHECK_INT(version, 3);
-    CHECK_OK(blip_connection_protocol(connection, &slice));
+    CHECK_OK(blip_connection_subprotocol(connection, &slice));
     CHECK_TEXT(slice, "BLIP_3");
     CHECK_OK(blip_connection_is_incoming(connection, &flag));
     CHECK(!flag);
@@ -828,8 +828,8 @@ TEST(counters_count)
     }
     CHECK_OK(send_request(pair.client, "never", "x", &pending));
     sleep_ms(100);
-    CHECK_OK(blip_connection_counters(pair.client, which, values, 9));
-    CHECK_OK(blip_connection_counters(pair.accepted, which, theirs, 9));
+    CHECK_OK(blip_connection_counter_values(pair.client, which, values, 9));
+    CHECK_OK(blip_connection_counter_values(pair.accepted, which, theirs, 9));
     CHECK_INT(values[0], 6);
     CHECK_INT(values[1], 5);
     CHECK_AT_LEAST(values[2], 6);
@@ -842,8 +842,8 @@ TEST(counters_count)
     CHECK_INT(theirs[0], 5);
     CHECK_INT(theirs[1], 6);
     CHECK_INT(theirs[7], 1);
-    CHECK(blip_connection_counters(pair.client, unknown, values, 2) < 0);
-    CHECK_OK(blip_connection_counters(pair.client, which, values, 0));
+    CHECK(blip_connection_counter_values(pair.client, unknown, values, 2) < 0);
+    CHECK_OK(blip_connection_counter_values(pair.client, which, values, 0));
     bool active = false;
     CHECK_OK(blip_connection_is_active(pair.client, &active));
     CHECK(active);

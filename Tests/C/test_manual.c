@@ -358,7 +358,7 @@ TEST(what_is_not_known_is_not_found)
     struct pair pair;
     blip_error *error = NULL;
     REQUIRE_OK(blip_connection_new(runtime, S("ws://127.0.0.1:9/"), NULL, &connection));
-    CHECK_STATUS(blip_connection_protocol(connection, &slice), BLIP_ERROR_NOT_FOUND);
+    CHECK_STATUS(blip_connection_subprotocol(connection, &slice), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_connection_local_address(connection, &slice), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_connection_remote_address(connection, &slice), BLIP_ERROR_NOT_FOUND);
     CHECK_STATUS(blip_connection_tls_version(connection, &slice), BLIP_ERROR_NOT_FOUND);

@@ -41,7 +41,7 @@ static uint64_t memory_of(blip_connection *connection)
 {
     blip_counters *counters = NULL;
     uint64_t value = 0;
-    REQUIRE_OK(blip_connection_snapshot(connection, &counters));
+    REQUIRE_OK(blip_connection_counters(connection, &counters));
     CHECK_OK(blip_counters_value(counters, BLIP_COUNTER_MEMORY, &value));
     blip_counters_release(counters);
     return value;
@@ -194,7 +194,7 @@ TEST(what_is_unread_of_streamed_bodies_counts)
         size_t size;
         for (int64_t i = 0; i < counter_get(&keeper.count); i++) {
             bool replied = false;
-            CHECK_OK(blip_message_is_replied(keeper.kept[i], &replied));
+            CHECK_OK(blip_message_is_responded(keeper.kept[i], &replied));
             failed += replied;
         }
         (void)byte, (void)size;

@@ -841,7 +841,7 @@ static uint64_t bytes_sent(blip_connection *connection)
 {
     int32_t which = BLIP_COUNTER_BYTES_SENT;
     uint64_t value = 0;
-    CHECK_OK(blip_connection_counters(connection, &which, &value, 1));
+    CHECK_OK(blip_connection_counter_values(connection, &which, &value, 1));
     return value;
 }
 

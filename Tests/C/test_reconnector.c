@@ -114,7 +114,7 @@ static void client_init(struct client *client, uint16_t port, blip_queue *queue)
     REQUIRE_OK(blip_reconnector_new(client->runtime, S(url), options, &client->reconnector));
     blip_connection_options_release(options);
     REQUIRE_OK(blip_reconnector_set_backoff(client->reconnector, 1, 50, 200));
-    REQUIRE_OK(blip_reconnector_set_callback(client->reconnector, story_tell, &client->story, story_release));
+    REQUIRE_OK(blip_reconnector_set_state_callback(client->reconnector, story_tell, &client->story, story_release));
 }
 
 static void client_end(struct client *client)
@@ -629,7 +629,7 @@ TEST(over_blip_1)
             REQUIRE_OK(blip_reconnector_new(client.runtime, S(url), NULL, &client.reconnector));
             REQUIRE_OK(blip_reconnector_set_backoff(client.reconnector, 1, 50, 200));
             REQUIRE_OK(blip_reconnector_set_carry_over(client.reconnector, true));
-            REQUIRE_OK(blip_reconnector_set_callback(client.reconnector, story_tell, &client.story, story_release));
+            REQUIRE_OK(blip_reconnector_set_state_callback(client.reconnector, story_tell, &client.story, story_release));
             REQUIRE_OK(blip_reconnector_start(client.reconnector));
         }
         send_through(client.reconnector, "echo", -1, &outcome);
@@ -662,7 +662,7 @@ TEST(stopped_inside_its_callback)
     struct counter stopped = COUNTER;
     server_init(&server);
     client_init(&client, server.port, NULL);
-    REQUIRE_OK(blip_reconnector_set_callback(client.reconnector, stop_inside, &stopped, NULL));
+    REQUIRE_OK(blip_reconnector_set_state_callback(client.reconnector, stop_inside, &stopped, NULL));
     REQUIRE_REACHES(&client.story.released, 1);
     REQUIRE_OK(blip_reconnector_start(client.reconnector));
     REQUIRE_REACHES(&stopped, 1);

@@ -76,7 +76,7 @@ static blip_status with_object(blip_connection *connection, blip_message *reques
     int32_t type = -1;
     (void)connection;
     (void)context;
-    CHECK_OK(blip_message_is_replied(request, &replied));
+    CHECK_OK(blip_message_is_responded(request, &replied));
     CHECK(!replied);
     CHECK_OK(blip_response_new(request, &response));
     CHECK_OK(blip_message_type(response, &type));
@@ -85,7 +85,7 @@ static blip_status with_object(blip_connection *connection, blip_message *reques
     CHECK_OK(blip_message_set_body(response, S("from an ")));
     CHECK_OK(blip_message_append_body(response, S("object")));
     CHECK_OK(blip_message_respond(request, response));
-    CHECK_OK(blip_message_is_replied(request, &replied));
+    CHECK_OK(blip_message_is_responded(request, &replied));
     CHECK(replied);
     CHECK_STATUS(blip_message_set_body(response, S("late")), BLIP_ERROR_IMMUTABLE);
     blip_message_release(response);
@@ -296,17 +296,17 @@ static blip_status twice(blip_connection *connection, blip_message *request, voi
     blip_message *response = NULL;
     (void)connection;
     CHECK_OK(blip_message_respond_text(request, S("first")));
-    CHECK_STATUS(blip_message_respond_text(request, S("second")), BLIP_ERROR_ALREADY_REPLIED);
-    CHECK_STATUS(blip_message_respond_json(request, S("2")), BLIP_ERROR_ALREADY_REPLIED);
-    CHECK_STATUS(blip_message_respond_data(request, S("second"), S("")), BLIP_ERROR_ALREADY_REPLIED);
-    CHECK_STATUS(blip_message_respond_empty(request), BLIP_ERROR_ALREADY_REPLIED);
-    CHECK_STATUS(blip_message_respond_error(request, S(""), 400, S("second")), BLIP_ERROR_ALREADY_REPLIED);
-    CHECK_STATUS(blip_message_defer(request), BLIP_ERROR_ALREADY_REPLIED);
+    CHECK_STATUS(blip_message_respond_text(request, S("second")), BLIP_ERROR_ALREADY_RESPONDED);
+    CHECK_STATUS(blip_message_respond_json(request, S("2")), BLIP_ERROR_ALREADY_RESPONDED);
+    CHECK_STATUS(blip_message_respond_data(request, S("second"), S("")), BLIP_ERROR_ALREADY_RESPONDED);
+    CHECK_STATUS(blip_message_respond_empty(request), BLIP_ERROR_ALREADY_RESPONDED);
+    CHECK_STATUS(blip_message_respond_error(request, S(""), 400, S("second")), BLIP_ERROR_ALREADY_RESPONDED);
+    CHECK_STATUS(blip_message_defer(request), BLIP_ERROR_ALREADY_RESPONDED);
     blip_status status = blip_response_new(request, &response);
-    CHECK(status == BLIP_OK || status == BLIP_ERROR_ALREADY_REPLIED);
+    CHECK(status == BLIP_OK || status == BLIP_ERROR_ALREADY_RESPONDED);
     if (status == BLIP_OK) {
         bool is_mutable = false;
-        CHECK_STATUS(blip_message_respond(request, response), BLIP_ERROR_ALREADY_REPLIED);
+        CHECK_STATUS(blip_message_respond(request, response), BLIP_ERROR_ALREADY_RESPONDED);
         CHECK_OK(blip_message_is_mutable(response, &is_mutable));
         CHECK(is_mutable);
         blip_message_release(response);
@@ -368,7 +368,7 @@ TEST(a_request_without_reply_cannot_be_answered)
     static const int32_t received = BLIP_COUNTER_MESSAGES_RECEIVED;
     uint64_t count = 0;
     sleep_ms(50);
-    CHECK_OK(blip_connection_counters(pair.client, &received, &count, 1));
+    CHECK_OK(blip_connection_counter_values(pair.client, &received, &count, 1));
     CHECK_INT(count, 1);
     pair_close(&pair);
 }
@@ -525,7 +525,7 @@ TEST(keeping_without_deferring_gets_the_default_answer)
     ask(&pair, retain_without_deferring, &kept, 0, &answer);
     CHECK_INT(answer.type, BLIP_MESSAGE_RESPONSE);
     CHECK_TEXT(S(answer.body), "");
-    CHECK_STATUS(blip_message_respond_text(kept, S("late")), BLIP_ERROR_ALREADY_REPLIED);
+    CHECK_STATUS(blip_message_respond_text(kept, S("late")), BLIP_ERROR_ALREADY_RESPONDED);
     CHECK_OK(blip_message_body(kept, &body));
     CHECK_TEXT(body, "question");
     blip_message_release(kept);

@@ -141,7 +141,7 @@ TEST(a_control_character_is_no_property_of_version_2)
     struct pair pair;
     struct outcome outcome, other;
     blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_add_protocol(options, S("BLIP")));
+    CHECK_OK(blip_connection_options_add_subprotocol(options, S("BLIP")));
     pair_open(&pair, &(struct pair_options){.client = options});
     blip_message *request = make_request("echo", "x");
     CHECK_OK(blip_message_set_property(request, S("Key"), S("\x01")));

@@ -780,11 +780,11 @@ TEST(compression_saves_bytes_and_changes_nothing)
         uint32_t flags = 0;
         CHECK_OK(blip_message_set_body(request, bytes_slice(text, size)));
         CHECK_OK(blip_message_set_compressed(request, level == 1));
-        CHECK_OK(blip_connection_counters(pair.client, which, &before, 1));
+        CHECK_OK(blip_connection_counter_values(pair.client, which, &before, 1));
         if (level == 1)
             CHECK_OK(blip_message_set_property(request, S("Compressed"), S("yes")));
         REQUIRE_OK(blip_connection_request(pair.client, request, SOON, &response));
-        CHECK_OK(blip_connection_counters(pair.client, which, &after, 1));
+        CHECK_OK(blip_connection_counter_values(pair.client, which, &after, 1));
         CHECK_OK(blip_message_body(response, &body));
         CHECK(body.size == size && memcmp(body.data, text, size) == 0);
         CHECK_OK(blip_message_flags(response, &flags));
@@ -842,17 +842,17 @@ static void with_protocol(const char *offered, const char *supported, int32_t ex
     blip_slice name;
     blip_connection_options *client = blip_connection_options_new();
     blip_listener_options *listener = blip_listener_options_new();
-    CHECK_OK(blip_connection_options_add_protocol(client, S(offered)));
+    CHECK_OK(blip_connection_options_add_subprotocol(client, S(offered)));
     if (supported != NULL)
-        CHECK_OK(blip_listener_options_add_protocol(listener, S(supported)));
+        CHECK_OK(blip_listener_options_add_subprotocol(listener, S(supported)));
     pair_open(&pair, &(struct pair_options){.listener = listener, .client = client});
     CHECK_OK(blip_connection_protocol_version(pair.client, &version));
     CHECK_INT(version, expected);
     CHECK_OK(blip_connection_protocol_version(pair.accepted, &version));
     CHECK_INT(version, expected);
-    CHECK_OK(blip_connection_protocol(pair.client, &name));
+    CHECK_OK(blip_connection_subprotocol(pair.client, &name));
     CHECK_TEXT(name, offered);
-    CHECK_OK(blip_connection_protocol(pair.accepted, &name));
+    CHECK_OK(blip_connection_subprotocol(pair.accepted, &name));
     CHECK_TEXT(name, offered);
     static const size_t sizes[] = {0, 5, 16384, 200000, 1000000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -907,8 +907,8 @@ static void expect_subprotocol_failure(const char *offered, const char *supporte
     blip_slice text;
     blip_connection_options *options = blip_connection_options_new();
     blip_listener_options *listener = blip_listener_options_new();
-    CHECK_OK(blip_connection_options_add_protocol(options, S(offered)));
-    CHECK_OK(blip_listener_options_add_protocol(listener, S(supported)));
+    CHECK_OK(blip_connection_options_add_subprotocol(options, S(offered)));
+    CHECK_OK(blip_listener_options_add_subprotocol(listener, S(supported)));
     pair_open(&pair, &(struct pair_options){.listener = listener, .no_client = true});
     REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
     blip_connection_options_release(options);
@@ -936,8 +936,8 @@ TEST(the_client_prefers)
     struct pair pair;
     int32_t version = 0;
     blip_connection_options *client = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_add_protocol(client, S("BLIP")));
-    CHECK_OK(blip_connection_options_add_protocol(client, S("BLIP_3")));
+    CHECK_OK(blip_connection_options_add_subprotocol(client, S("BLIP")));
+    CHECK_OK(blip_connection_options_add_subprotocol(client, S("BLIP_3")));
     pair_open(&pair, &(struct pair_options){.client = client});
     CHECK_OK(blip_connection_protocol_version(pair.client, &version));
     CHECK_INT(version, 2);
@@ -949,7 +949,7 @@ TEST(the_client_prefers)
     client = blip_connection_options_new();
     static const char *const bad[] = {"", "BLIP_4", "BLIP_3+", "x y", "BLIP_3, BLIP", "blip"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (!CHECK(blip_connection_options_add_protocol(client, S(bad[i])) < 0))
+        if (!CHECK(blip_connection_options_add_subprotocol(client, S(bad[i])) < 0))
             test_note("\"%s\" was taken", bad[i]);
     blip_connection_options_release(client);
 }

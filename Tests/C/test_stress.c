@@ -322,7 +322,7 @@ static void play(blip_runtime *runtime, uint32_t *random)
         case 3: {
             int32_t which[] = {BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_REQUESTS_PENDING};
             uint64_t values[2];
-            blip_connection_counters(connection, which, values, 2);
+            blip_connection_counter_values(connection, which, values, 2);
             break;
         }
         case 4: blip_connection_connect(connection); break;

@@ -341,10 +341,10 @@ static void *read_everything(void *context)
         blip_connection_error(connection, &error);
         CHECK_OK(blip_connection_close_code(connection, &number));
         CHECK_OK(blip_connection_protocol_version(connection, &number));
-        blip_connection_protocol(connection, &slice);
+        blip_connection_subprotocol(connection, &slice);
         blip_connection_local_address(connection, &slice);
         blip_connection_remote_address(connection, &slice);
-        CHECK_OK(blip_connection_counters(connection, which, values, 2));
+        CHECK_OK(blip_connection_counter_values(connection, which, values, 2));
         CHECK_OK(blip_connection_backlog(connection, &bytes));
         CHECK_OK(blip_connection_user_data(connection, &data));
         blip_connection_release(blip_connection_retain(connection));

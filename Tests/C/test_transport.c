@@ -64,7 +64,7 @@ static const char *protocols[] = {"BLIP_3", "BLIP_3+App", "BLIP"};
 static blip_connection_options *options_of(const char *protocol)
 {
     blip_connection_options *options = blip_connection_options_new();
-    REQUIRE_OK(blip_connection_options_add_protocol(options, S(protocol)));
+    REQUIRE_OK(blip_connection_options_add_subprotocol(options, S(protocol)));
     return options;
 }
 
@@ -122,7 +122,7 @@ TEST(a_pair_is_open_and_answers)
             CHECK_OK(blip_connection_state(two.b, &state));
             CHECK_INT(state, BLIP_STATE_OPEN);
             CHECK_OK(blip_connection_wait_open(two.a, 0));
-            CHECK_OK(blip_connection_protocol(two.b, &text));
+            CHECK_OK(blip_connection_subprotocol(two.b, &text));
             CHECK_TEXT(text, protocols[i]);
             CHECK_OK(blip_connection_is_incoming(two.b, &flag));
             CHECK(!flag);
@@ -193,7 +193,7 @@ TEST_SECONDS(sessions_of_pairs_rest_and_go_on, 120)
     for (int i = 0; i < MANY; i++) {
         blip_counters *counters = NULL;
         uint64_t figure = 0;
-        REQUIRE_OK(blip_connection_snapshot(a[i], &counters));
+        REQUIRE_OK(blip_connection_counters(a[i], &counters));
         CHECK_OK(blip_counters_value(counters, BLIP_COUNTER_MESSAGES_SENT, &figure));
         CHECK_INT(figure, ROUNDS);
         CHECK_OK(blip_counters_value(counters, BLIP_COUNTER_BYTES_SENT, &figure));
@@ -499,7 +499,7 @@ TEST(a_transport_of_the_program_carries_all_versions)
         REQUIRE(outcome_wait(&early));
         CHECK_STATUS(early.status, BLIP_OK);
         CHECK_OK(blip_connection_wait_open(ends[1].connection, SOON));
-        CHECK_OK(blip_connection_protocol(ends[1].connection, &text));
+        CHECK_OK(blip_connection_subprotocol(ends[1].connection, &text));
         CHECK_TEXT(text, all[i]);
         expect_echo(ends[0].connection, "hello");
         expect_echo(ends[1].connection, "hello");

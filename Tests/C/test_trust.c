@@ -127,7 +127,7 @@ static void judge(blip_connection *connection, blip_trust *trust, void *context)
     if (judge->later) {
         judge->kept = blip_trust_retain(trust);
     } else if (!judge->ignore) {
-        CHECK_OK(judge->accept ? blip_trust_accept(trust) : blip_trust_refuse(trust));
+        CHECK_OK(judge->accept ? blip_trust_accept(trust) : blip_trust_reject(trust));
         judge->again = blip_trust_accept(trust);
     }
     counter_add(&judge->asked, 1);
@@ -397,7 +397,7 @@ TEST_SECONDS(the_answer_may_come_later, 60)
         if (way == 0)
             CHECK_OK(blip_trust_accept(one.kept));
         if (way == 1)
-            CHECK_OK(blip_trust_refuse(one.kept));
+            CHECK_OK(blip_trust_reject(one.kept));
         if (way == 2) {
             blip_trust_release(one.kept);
             one.kept = NULL;

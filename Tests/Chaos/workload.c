@@ -629,7 +629,7 @@ static void client_start(struct client *client, const struct workload *workload,
     if (workload->ca != NULL)
         blip_connection_options_set_tls_ca_file(options, S(workload->ca));
     if (chance_one_in(chance, 4))
-        blip_connection_options_add_protocol(options, S("BLIP"));
+        blip_connection_options_add_subprotocol(options, S("BLIP"));
     blip_status status = blip_connection_new(workload->runtime, S(workload->url), options, &client->connection);
     blip_connection_options_release(options);
     if (status != BLIP_OK) {
@@ -755,7 +755,7 @@ static void describe(blip_connection *connection)
     static const int32_t which[] = {BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_MESSAGES_RECEIVED,
         BLIP_COUNTER_REQUESTS_PENDING, BLIP_COUNTER_REQUESTS_UNANSWERED, BLIP_COUNTER_MESSAGES_QUEUED};
     uint64_t values[5] = {0}, backlog = 0;
-    blip_connection_counters(connection, which, values, 5);
+    blip_connection_counter_values(connection, which, values, 5);
     blip_connection_backlog(connection, &backlog);
     finding("  %llu messages sent, %llu received, %llu pending, %llu unanswered, %llu queued, backlog %llu",
         (unsigned long long)values[0], (unsigned long long)values[1], (unsigned long long)values[2],

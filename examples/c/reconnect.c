@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     if (!blip_easy_ok(blip_reconnector_new(NULL, blip_text(argv[1]), NULL, &reconnector), argv[1]))
         return 2;
     blip_reconnector_set_carry_over(reconnector, true);
-    blip_reconnector_set_callback(reconnector, tell_state, NULL, NULL);
+    blip_reconnector_set_state_callback(reconnector, tell_state, NULL, NULL);
     if (!blip_easy_ok(blip_reconnector_start(reconnector), "start"))
         return 2;
 

@@ -41,7 +41,7 @@ def main() -> None:
     try:
         with blip.sync.connect(
             arguments.url,
-            protocols=arguments.protocol,
+            subprotocols=arguments.protocol,
             ca_file=arguments.ca_file,
             verify=not arguments.insecure,
             timeout=arguments.timeout,

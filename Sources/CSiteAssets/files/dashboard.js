@@ -76,7 +76,7 @@ function showConnections(snapshot, connection) {
     line.dataset.id = row.id;
     const values = [
       row.incoming ? row.peer : `to ${row.peer}`,
-      row.protocol,
+      row.subprotocol,
       row.tls || "–",
       duration(row.age),
       `${count(row.messagesReceived)} / ${count(row.messagesSent)}`,
@@ -215,9 +215,9 @@ async function run() {
 }
 
 function showProtocols(facts) {
-  const select = $("protocol");
+  const select = $("subprotocol");
   if (select.children.length > 0) return;
-  const usable = facts.protocols.filter((name) => name === "BLIP_3" || name.startsWith("BLIP_3+"));
+  const usable = facts.subprotocols.filter((name) => name === "BLIP_3" || name.startsWith("BLIP_3+"));
   for (const name of usable) select.append(element("option", name));
   if (facts.paths.length > 0) $("path").value = facts.paths[0];
 }
@@ -250,7 +250,7 @@ $("console").addEventListener("submit", async (event) => {
   };
   try {
     const properties = parseProperties($("properties").value);
-    connection = await connect(socketURL($("path").value), { protocols: $("protocol").value });
+    connection = await connect(socketURL($("path").value), { protocols: $("subprotocol").value });
     const start = performance.now();
     const reply = await connection.request({ profile: $("profile").value, properties, body: $("body").value, timeout: 30000 });
     show(`answered in ${microseconds((performance.now() - start) * 1000)}, ${bytes(reply.body.length)}`, true, reply);

@@ -290,7 +290,7 @@ static void act(blip_connection *connection, blip_message *message)
     case 7: {
         uint64_t values[2];
         const int32_t which[2] = {BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_REQUESTS_PENDING};
-        st(blip_connection_counters(connection, which, values, 2));
+        st(blip_connection_counter_values(connection, which, values, 2));
         break;
     }
     case 8: {
@@ -509,7 +509,7 @@ static blip_connection_options *connection_options(void)
     CHECK(options != NULL);
     for (uint32_t count = below(4); count > 0; count--) {
         switch (below(12)) {
-        case 0: st(blip_connection_options_add_protocol(options, text())); break;
+        case 0: st(blip_connection_options_add_subprotocol(options, text())); break;
         case 1: st(blip_connection_options_set_queue(options, PICK(queues))); break;
         case 2: {
             blip_slice name = text();
@@ -619,7 +619,7 @@ static void connection_step(void)
         break;
     }
     case 9: status = blip_connection_close_code(connection, &number); break;
-    case 10: status = blip_connection_protocol(connection, &value); if (status == BLIP_OK) touch(value); break;
+    case 10: status = blip_connection_subprotocol(connection, &value); if (status == BLIP_OK) touch(value); break;
     case 11: status = blip_connection_local_address(connection, &value); if (status == BLIP_OK) touch(value); break;
     case 12: status = blip_connection_tls_version(connection, &value); break;
     case 13:
@@ -652,7 +652,7 @@ static void connection_step(void)
     case 18: {
         int32_t which[3] = {(int32_t)below(12), 1, 9};
         uint64_t values[3];
-        status = blip_connection_counters(connection, which, byte() & 1 ? values : NULL, below(4));
+        status = blip_connection_counter_values(connection, which, byte() & 1 ? values : NULL, below(4));
         break;
     }
     case 19: {
@@ -912,7 +912,7 @@ static void respond_step(void)
         break;
     }
     case 5: status = blip_message_defer(request); break;
-    case 6: status = blip_message_is_replied(request, &replied); break;
+    case 6: status = blip_message_is_responded(request, &replied); break;
     default: {
         blip_error *error;
         status = blip_message_error(request, &error);
@@ -1010,7 +1010,7 @@ static blip_listener *listener_make(void)
     CHECK(options != NULL);
     for (uint32_t count = below(3); count > 0; count--) {
         switch (below(8)) {
-        case 0: st(blip_listener_options_add_protocol(options, text())); break;
+        case 0: st(blip_listener_options_add_subprotocol(options, text())); break;
         case 1: st(blip_listener_options_set_queue(options, PICK(queues))); break;
         case 2: st(blip_listener_options_add_path(options, text())); break;
         case 3: st(blip_listener_options_set_handshake_timeout(options, limit_time())); break;

@@ -565,18 +565,18 @@ def test_graceful_close_finishes_what_is_under_way() -> None:
 
 def test_facts_of_a_connection() -> None:
     async def main() -> None:
-        async with await serving(paths=["/chat"], protocols="BLIP_3+test") as listener:
+        async with await serving(paths=["/chat"], subprotocols="BLIP_3+test") as listener:
             url = listener.url.rstrip("/")
             url = url if url.endswith("/chat") else url + "/chat"
             connection = await blip.connect(
-                url, protocols=["BLIP_3+test", "BLIP_3"], headers={"X-Token": "t"}, user_agent="tester/1"
+                url, subprotocols=["BLIP_3+test", "BLIP_3"], headers={"X-Token": "t"}, user_agent="tester/1"
             )
             await connection.ping()
             accepted = listener.connections[0]
             assert connection.url == url
             assert connection.state == "open"
             assert connection.is_open
-            assert connection.protocol == accepted.protocol == "BLIP_3+test"
+            assert connection.subprotocol == accepted.subprotocol == "BLIP_3+test"
             assert connection.protocol_version == 3
             assert connection.remote_address == accepted.local_address == f"127.0.0.1:{listener.port}"
             assert connection.local_address == accepted.remote_address
@@ -615,12 +615,12 @@ def test_connecting_fails_with_a_reason(unused_port: int) -> None:
             await blip.connect("gopher://localhost/")
         with pytest.raises(ValueError, match="incoming_frame"):
             await blip.connect("ws://localhost/", limits={"nonsense": 1})
-        async with await serving(paths=["/only"], protocols=["BLIP_3+a"]) as listener:
+        async with await serving(paths=["/only"], subprotocols=["BLIP_3+a"]) as listener:
             with pytest.raises(blip.ConnectionFailed) as caught:
-                await blip.connect(f"ws://127.0.0.1:{listener.port}/other", protocols="BLIP_3+a")
+                await blip.connect(f"ws://127.0.0.1:{listener.port}/other", subprotocols="BLIP_3+a")
             assert (caught.value.domain, caught.value.code) == ("HTTP", 404)
             with pytest.raises(blip.ConnectionFailed):
-                await blip.connect(f"ws://127.0.0.1:{listener.port}/only", protocols="BLIP_3+b")
+                await blip.connect(f"ws://127.0.0.1:{listener.port}/only", subprotocols="BLIP_3+b")
 
     run(main())
 

@@ -154,10 +154,10 @@ def test_a_unix_socket_with_tls(connect: Connect, tmp_path: Path, certificates: 
 
 
 def test_blip1_beside_websockets(connect: Connect) -> None:
-    with blip.sync.serve("127.0.0.1", 0, blip1=True, handlers={"version": lambda r: r.connection.protocol}) as listener:
+    with blip.sync.serve("127.0.0.1", 0, blip1=True, handlers={"version": lambda r: r.connection.subprotocol}) as listener:
         for scheme, version in (("ws", "BLIP_3"), ("blip", "BLIP_1")):
             with blip.sync.connect(f"{scheme}://127.0.0.1:{listener.port}") as connection:
-                assert connection.protocol == version
+                assert connection.subprotocol == version
                 assert connection.request("version").text() == version
     with blip.sync.serve("127.0.0.1", 0, blip1=True, websocket=False) as listener:
         assert listener.url == f"blip://127.0.0.1:{listener.port}"

@@ -289,7 +289,7 @@ def _is_refused(connection: blip.sync.Connection) -> bool:
 
 def test_facts(listener: blip.sync.Listener, connection: blip.sync.Connection) -> None:
     connection.request("echo")
-    assert connection.protocol == "BLIP_3"
+    assert connection.subprotocol == "BLIP_3"
     assert connection.remote_address == f"127.0.0.1:{listener.port}"
     assert connection.counters()["messages_sent"] == 1
     assert 0 <= connection.ping(LIMIT) < LIMIT

@@ -24,7 +24,7 @@ def handler(request: blip.sync.Request) -> Iterator[bytes]:
     yield b""
 
 async def main() -> None:
-    async with blip.connect("ws://localhost/", protocols=["BLIP_3"]) as connection:
+    async with blip.connect("ws://localhost/", subprotocols=["BLIP_3"]) as connection:
         reply = await connection.request("p", b"x", properties={"a": "b"}, timeout=5)
         body: bytes = reply.body
         async for chunk in reply.stream():

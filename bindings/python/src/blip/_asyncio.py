@@ -845,7 +845,7 @@ def connect(
     unix_path: Optional[PathLike] = None,
     path: Optional[str] = None,
     tls: bool = False,
-    protocols: Union[str, Sequence[str], None] = None,
+    subprotocols: Union[str, Sequence[str], None] = None,
     headers: Optional[Headers] = None,
     user_agent: Optional[str] = None,
     ca_file: Optional[PathLike] = None,
@@ -887,7 +887,7 @@ def connect(
     blips+unix://): `await connect(url)` or `async with connect(url) as c`.
 
     unix_path: the path of a Unix socket, instead of a URL; with it path: what to ask for there, such as "/chat", and
-    tls, which every other argument for TLS implies. protocols: such as "BLIP_3+CBMobile_3", the preferred one first;
+    tls, which every other argument for TLS implies. subprotocols: such as "BLIP_3+CBMobile_3", the preferred one first;
     by default BLIP_3, then BLIP. ca_file: PEM, instead of the system's store. identity: paths of our PEM certificate
     chain and key. proxy: http://, https://, socks5:// or socks5h://; proxy_from_environment: or the one of
     `http_proxy` and so on. local_address: (address or interface, port) to connect from. ip: one of `IP_POLICIES`.
@@ -989,7 +989,7 @@ def reconnect(
     unix_path: Optional[PathLike] = None,
     path: Optional[str] = None,
     tls: bool = False,
-    protocols: Union[str, Sequence[str], None] = None,
+    subprotocols: Union[str, Sequence[str], None] = None,
     headers: Optional[Headers] = None,
     user_agent: Optional[str] = None,
     ca_file: Optional[PathLike] = None,
@@ -1216,7 +1216,7 @@ def serve(
     read_timeout: Optional[float] = None,
     write_timeout: Optional[float] = None,
     paths: Union[str, Sequence[str], None] = None,
-    protocols: Union[str, Sequence[str], None] = None,
+    subprotocols: Union[str, Sequence[str], None] = None,
     handshake_timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,

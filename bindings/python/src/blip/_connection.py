@@ -71,7 +71,7 @@ _connection_accept = bind("blip_connection_accept")
 _connection_reject = bind("blip_connection_reject")
 _connection_add_response_header = bind("blip_connection_add_response_header")
 _connection_url = bind("blip_connection_url")
-_connection_protocol = bind("blip_connection_protocol")
+_connection_subprotocol = bind("blip_connection_subprotocol")
 _connection_local_address = bind("blip_connection_local_address")
 _connection_remote_address = bind("blip_connection_remote_address")
 _connection_tls_version = bind("blip_connection_tls_version")
@@ -154,9 +154,9 @@ _options_functions: Dict[str, Callable[..., int]] = {}
 
 
 def _common_options(options: Options, given: Dict[str, Any]) -> None:
-    protocols = given.pop("protocols", None)
-    for protocol in _list(protocols):
-        options.set("add_protocol", text(protocol))
+    subprotocols = given.pop("subprotocols", None)
+    for name in _list(subprotocols):
+        options.set("add_subprotocol", text(name))
     if given.get("close_timeout") is not None:
         options.set("set_close_timeout", milliseconds(given["close_timeout"]))
     if given.get("ping") is not None:
@@ -391,9 +391,9 @@ class BaseConnection:
         return self._integer(_connection_state) == _ffi.STATE_OPEN
 
     @property
-    def protocol(self) -> Optional[str]:
+    def subprotocol(self) -> Optional[str]:
         """The subprotocol that was agreed, such as "BLIP_3+CBMobile_3"."""
-        return self._text(_connection_protocol)
+        return self._text(_connection_subprotocol)
 
     @property
     def protocol_version(self) -> int:

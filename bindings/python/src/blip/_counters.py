@@ -46,9 +46,9 @@ _add = bind("blip_counters_add")
 _percentile = bind("blip_counters_percentile")
 _bucket = bind("blip_counters_bucket")
 # These wait for the loops' locks.
-_of_connection = bind_waiting("blip_connection_snapshot")
-_of_listener = bind_waiting("blip_listener_snapshot")
-_of_runtime = bind_waiting("blip_runtime_snapshot")
+_of_connection = bind_waiting("blip_connection_counters")
+_of_listener = bind_waiting("blip_listener_counters")
+_of_runtime = bind_waiting("blip_runtime_counters")
 _metrics_text = bind_waiting("blip_runtime_metrics_text")
 
 

@@ -64,7 +64,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_trust_host": (STATUS, (HANDLE, POINTER(OutSlice))),
     "blip_trust_verdict": (STATUS, (HANDLE, POINTER(c_int32), POINTER(OutSlice))),
     "blip_trust_accept": (STATUS, (HANDLE,)),
-    "blip_trust_refuse": (STATUS, (HANDLE,)),
+    "blip_trust_reject": (STATUS, (HANDLE,)),
     "blip_runtime_options_new": (HANDLE, ()),
     "blip_runtime_options_release": (None, (HANDLE,)),
     "blip_runtime_options_set_threads": (STATUS, (HANDLE, c_uint32)),
@@ -102,7 +102,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_event_release": (None, (HANDLE,)),
     "blip_connection_options_new": (HANDLE, ()),
     "blip_connection_options_release": (None, (HANDLE,)),
-    "blip_connection_options_add_protocol": (STATUS, (HANDLE, SLICE)),
+    "blip_connection_options_add_subprotocol": (STATUS, (HANDLE, SLICE)),
     "blip_connection_options_set_queue": (STATUS, (HANDLE, HANDLE)),
     "blip_connection_options_add_header": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_connection_options_set_credentials": (STATUS, (HANDLE, SLICE, SLICE)),
@@ -196,7 +196,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_error": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_connection_close_code": (STATUS, (HANDLE, POINTER(c_int32))),
     "blip_connection_protocol_version": (STATUS, (HANDLE, POINTER(c_int32))),
-    "blip_connection_protocol": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_connection_subprotocol": (STATUS, (HANDLE, POINTER(OutSlice))),
     "blip_connection_is_incoming": (STATUS, (HANDLE, POINTER(c_bool))),
     "blip_connection_local_address": (STATUS, (HANDLE, POINTER(OutSlice))),
     "blip_connection_remote_address": (STATUS, (HANDLE, POINTER(OutSlice))),
@@ -216,7 +216,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_connection_user_data": (STATUS, (HANDLE, POINTER(c_void_p))),
     "blip_connection_backlog": (STATUS, (HANDLE, POINTER(c_uint64))),
     "blip_connection_ping": (STATUS, (HANDLE, c_int64, FUNCTION, c_void_p, FUNCTION)),
-    "blip_connection_counters": (STATUS, (HANDLE, POINTER(c_int32), POINTER(c_uint64), c_size_t)),
+    "blip_connection_counter_values": (STATUS, (HANDLE, POINTER(c_int32), POINTER(c_uint64), c_size_t)),
     "blip_challenge_retain": (HANDLE, (HANDLE,)),
     "blip_challenge_release": (None, (HANDLE,)),
     "blip_challenge_connection": (STATUS, (HANDLE, POINTER(HANDLE))),
@@ -292,11 +292,11 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_message_respond_empty": (STATUS, (HANDLE,)),
     "blip_message_respond_error": (STATUS, (HANDLE, SLICE, c_int32, SLICE)),
     "blip_message_defer": (STATUS, (HANDLE,)),
-    "blip_message_is_replied": (STATUS, (HANDLE, POINTER(c_bool))),
+    "blip_message_is_responded": (STATUS, (HANDLE, POINTER(c_bool))),
     "blip_message_error": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_listener_options_new": (HANDLE, ()),
     "blip_listener_options_release": (None, (HANDLE,)),
-    "blip_listener_options_add_protocol": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_options_add_subprotocol": (STATUS, (HANDLE, SLICE)),
     "blip_listener_options_add_path": (STATUS, (HANDLE, SLICE)),
     "blip_listener_options_set_queue": (STATUS, (HANDLE, HANDLE)),
     "blip_listener_options_set_tls_identity": (STATUS, (HANDLE, SLICE, SLICE)),
@@ -348,9 +348,9 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_files_options_set_upload_limit": (STATUS, (HANDLE, c_uint64)),
     "blip_listener_serve_files": (STATUS, (HANDLE, SLICE, SLICE, HANDLE)),
     "blip_listener_serve_dashboard": (STATUS, (HANDLE, SLICE)),
-    "blip_connection_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
-    "blip_listener_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
-    "blip_runtime_snapshot": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_connection_counters": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_listener_counters": (STATUS, (HANDLE, POINTER(HANDLE))),
+    "blip_runtime_counters": (STATUS, (HANDLE, POINTER(HANDLE))),
     "blip_runtime_metrics_text": (STATUS, (HANDLE, POINTER(HANDLE), POINTER(OutSlice))),
     "blip_counters_new": (HANDLE, ()),
     "blip_counters_retain": (HANDLE, (HANDLE,)),
@@ -388,7 +388,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_reconnector_set_stable_time": (STATUS, (HANDLE, c_int64)),
     "blip_reconnector_set_carry_over": (STATUS, (HANDLE, c_bool)),
     "blip_reconnector_set_persistent": (STATUS, (HANDLE, c_bool)),
-    "blip_reconnector_set_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
+    "blip_reconnector_set_state_callback": (STATUS, (HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_reconnector_add_module": (STATUS, (HANDLE, HANDLE)),
     "blip_reconnector_remove_module": (STATUS, (HANDLE, HANDLE)),
     "blip_reconnector_start": (STATUS, (HANDLE,)),
@@ -445,7 +445,7 @@ class Status(enum.IntEnum):
     CANCELLED = -52
     TIMEOUT = -53
     NO_REPLY = -54
-    ALREADY_REPLIED = -55
+    ALREADY_RESPONDED = -55
     NOT_COMPLETE = -56
     STOPPED = -57
     FILTERED = -58
@@ -490,14 +490,15 @@ EVENT_CLOSE = 8
 EVENT_PONG = 9
 EVENT_ACCEPT = 10
 EVENT_LISTENER_STOPPED = 11
-EVENT_BYE = 20
-EVENT_CLOSE_REQUEST = 21
-EVENT_CHALLENGE = 41
+EVENT_BYE = 12
+EVENT_CLOSE_REQUEST = 13
+EVENT_BACKLOG = 14
+EVENT_TRUST = 15
+EVENT_CHALLENGE = 16
+EVENT_OBSERVED = 17
+EVENT_RECONNECTOR = 18
 COOKIES_SIZE = 8192
 PASSWORD_HASH_SIZE = 256
-EVENT_OBSERVED = 30
-EVENT_RECONNECTOR = 31
-EVENT_TRUST = 40
 DATA_END = 1
 AGAIN = 2
 TLS_1_2 = 0x0303
@@ -592,7 +593,6 @@ DOMAIN_HTTP = "HTTP"
 DOMAIN_POSIX = "POSIX"
 DOMAIN_TLS = "TLS"
 DOMAIN_DNS = "DNS"
-EVENT_BACKLOG = 35
 
 
 _keeping, _releasing, LIBRARY_PATH = load()

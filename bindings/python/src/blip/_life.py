@@ -31,7 +31,7 @@ _reconnector_set_attempts = bind("blip_reconnector_set_attempts")
 _reconnector_set_stable_time = bind("blip_reconnector_set_stable_time")
 _reconnector_set_carry_over = bind("blip_reconnector_set_carry_over")
 _reconnector_set_persistent = bind("blip_reconnector_set_persistent")
-_reconnector_set_callback = bind("blip_reconnector_set_callback")
+_reconnector_set_state_callback = bind("blip_reconnector_set_state_callback")
 _reconnector_add_module = bind("blip_reconnector_add_module")
 _reconnector_start = bind("blip_reconnector_start")
 _reconnector_stop = bind("blip_reconnector_stop")
@@ -256,7 +256,7 @@ class BaseReconnector:
         check(_reconnector_set_persistent(handle, bool(given.get("persistent"))), "persistent")
         context = pump.expect(OwnerCall(self, BaseReconnector._on_event))
         self._contexts.append(context)
-        check(_reconnector_set_callback(handle, None, context, None), "callback")
+        check(_reconnector_set_state_callback(handle, None, context, None), "callback")
 
     def _drop_contexts(self) -> None:
         for context in self._contexts:

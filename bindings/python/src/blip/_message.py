@@ -359,7 +359,7 @@ def answer_error(request: int, error: ResponseError) -> int:
 NOBODY_WAITS = frozenset(
     (
         Status.NO_REPLY,
-        Status.ALREADY_REPLIED,
+        Status.ALREADY_RESPONDED,
         Status.CLOSED,
         Status.PEER_CLOSED,
         Status.CONNECTION_LOST,

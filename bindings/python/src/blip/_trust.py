@@ -18,7 +18,7 @@ _trust_certificate = bind("blip_trust_certificate")
 _trust_host = bind("blip_trust_host")
 _trust_verdict = bind("blip_trust_verdict")
 _trust_accept = bind("blip_trust_accept")
-_trust_refuse = bind("blip_trust_refuse")
+_trust_reject = bind("blip_trust_reject")
 _event_trust = bind("blip_event_trust")
 _event_release = bind("blip_event_release")
 _set_trust_callback = bind("blip_connection_set_trust_callback")
@@ -81,8 +81,8 @@ class Trust:
     def accept(self) -> None:
         check(_trust_accept(self._handle), "accept")
 
-    def refuse(self) -> None:
-        check(_trust_refuse(self._handle), "refuse")
+    def reject(self) -> None:
+        check(_trust_reject(self._handle), "reject")
 
 
 def take_trust(connection: Any, pump: Pump, handler: TrustHandler) -> None:
@@ -112,7 +112,7 @@ def take_trust(connection: Any, pump: Pump, handler: TrustHandler) -> None:
 def _give(trust: Trust, answer: Optional[bool]) -> None:
     """None: the handler has answered itself, or will."""
     if answer is not None:
-        (trust.accept if answer else trust.refuse)()
+        (trust.accept if answer else trust.reject)()
 
 
 async def _answer_later(trust: Trust, answer: Awaitable[Optional[bool]]) -> None:
@@ -124,5 +124,5 @@ async def _answer_later(trust: Trust, answer: Awaitable[Optional[bool]]) -> None
 
 def _fail(trust: Trust) -> None:
     """The handler has raised. Nobody knows how long the traceback keeps the object, so the answer is no."""
-    _trust_refuse(trust._handle)
+    _trust_reject(trust._handle)
     log.exception("on_trust failed")
