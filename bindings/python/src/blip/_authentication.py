@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from ctypes import byref, c_bool, c_size_t, c_uint32, create_string_buffer
 from typing import Any, Awaitable, Callable, List, Optional, Tuple, Union
 
 from . import _ffi
 from ._ffi import EMPTY, OutSlice, Status, bind, bind_waiting, take, text
-from ._pump import HandlerCall, OwnerCall, Pump, log, runtime
+from ._pump import Pump, runtime
+from ._question import Question, ask
 from .errors import check
 
 Answer = Optional[Tuple[str, str]]
 ChallengeHandler = Callable[["Challenge"], Union[Answer, Awaitable[Answer]]]
 
-_challenge_retain = bind("blip_challenge_retain")
-_challenge_release = bind("blip_challenge_release")
 _challenge_host = bind("blip_challenge_host")
 _challenge_is_proxy = bind("blip_challenge_is_proxy")
 _challenge_attempts = bind("blip_challenge_attempts")
@@ -27,7 +25,6 @@ _challenge_answer_token = bind("blip_challenge_answer_token")
 _challenge_answer_header = bind("blip_challenge_answer_header")
 _challenge_cancel = bind("blip_challenge_cancel")
 _event_challenge = bind("blip_event_challenge")
-_event_release = bind("blip_event_release")
 _set_challenge_callback = bind("blip_connection_set_challenge_callback")
 _runtime_set_cookie = bind_waiting("blip_runtime_set_cookie")
 _password_hash = bind_waiting("blip_password_hash")
@@ -35,20 +32,15 @@ _runtime_cookies = bind("blip_runtime_cookies")
 _runtime_clear_cookies = bind("blip_runtime_clear_cookies")
 
 
-class Challenge:
+class Challenge(Question):
     """A server's demand for authentication, to be answered once, by one of the `answer` methods, now or later and on
     any thread. When the last reference is gone without an answer, the connection fails with status 401."""
 
     __slots__ = ("_handle",)
 
     def __init__(self, event: int) -> None:
-        self._handle: int = _challenge_retain(_event_challenge(event)) or 0
-
-    def __del__(self, release: Callable[[int], None] = _challenge_release) -> None:
-        handle = self._handle
-        if handle:
-            self._handle = 0
-            release(handle)
+        super().__init__(event)
+        self._handle: int = _event_challenge(event) or 0
 
     def __repr__(self) -> str:
         return f"<blip challenge of {self.host}: {', '.join(self.schemes)}>"
@@ -115,50 +107,22 @@ class Challenge:
         check(_challenge_answer_header(self._handle, text(value)), "answer")
 
     def cancel(self) -> None:
+        """Gives up: the connection fails with status 401."""
         check(_challenge_cancel(self._handle), "cancel")
 
+    def _give(self, answer: Answer) -> None:
+        """None: the function has answered itself, or will."""
+        if answer is not None:
+            user, password = answer
+            self.answer(user, password)
 
-def take_challenges(connection: Any, pump: Pump, handler: ChallengeHandler) -> None:
-    """Asks the handler whenever a server wants authentication. The connection starts what is to be awaited."""
-
-    def ask(owner: Any, event: int, argument: object = None) -> None:
-        challenge = Challenge(event)
-        try:
-            result = handler(challenge)
-            if inspect.isawaitable(result):
-                owner._start(_answer_later(challenge, result))
-            else:
-                _give(challenge, result)
-        except Exception:
-            _fail(challenge)
-        finally:
-            if argument is not None:
-                _event_release(event)
-
-    # An asyncio loop runs it where it is; of threads the one for handlers does.
-    call = HandlerCall(connection, ask, True) if not hasattr(connection, "_start") else OwnerCall(connection, ask)
-    context = pump.expect(call)
-    connection._contexts.append(context)
-    check(_set_challenge_callback(connection._handle, None, context, None))
+    def _reject(self) -> None:
+        _challenge_cancel(self._handle)
 
 
-def _give(challenge: Challenge, answer: Any) -> None:
-    if answer is not None:
-        user, password = answer
-        challenge.answer(user, password)
-
-
-async def _answer_later(challenge: Challenge, answer: Awaitable[Answer]) -> None:
-    try:
-        _give(challenge, await answer)
-    except Exception:
-        _fail(challenge)
-
-
-def _fail(challenge: Challenge) -> None:
-    """The handler has raised. Nobody knows how long the traceback keeps the challenge, so it is given up."""
-    _challenge_cancel(challenge._handle)
-    log.exception("on_challenge failed")
+def take_challenges(connection: Any, pump: Pump, function: ChallengeHandler) -> None:
+    """Asks the function whenever a server wants authentication."""
+    ask(connection, pump, _set_challenge_callback, lambda _, event: Challenge(event), function, "on_challenge")
 
 
 def set_cookie(url: str, cookie: str) -> None:
