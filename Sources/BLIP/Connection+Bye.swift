@@ -75,10 +75,11 @@ extension Connection {
         let agrees = status == BLIP_OK && (response.map { $0.kind == .response || Self.isUnknown($0) } ?? false)
         if agrees { farewell.isAgreed = true }
         if let handler {
+            // Who is told that the peer agrees finds that nothing can be sent any more.
+            if agrees, phase == .open { markClosing() }
             deliver(Event(.bye(handler), status: status, value: agrees ? 1 : 0, connection: self))
             guard phase == .open else { return }
             if agrees {
-                markClosing()
                 drain(until: farewell.deadline)
             } else if !isDraining {
                 farewell.isSaid = false

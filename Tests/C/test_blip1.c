@@ -400,7 +400,10 @@ struct bye_outcome {
 static void bye_answered(blip_connection *connection, blip_status status, bool agreed, void *context)
 {
     struct bye_outcome *outcome = context;
-    (void)connection;
+    int32_t state = -1;
+    CHECK_OK(blip_connection_state(connection, &state));
+    if (agreed)
+        CHECK_AT_LEAST(state, BLIP_STATE_CLOSING);
     outcome->status = status;
     outcome->agreed = agreed;
     counter_add(&outcome->done, 1);

@@ -32,6 +32,7 @@ from typing import (
 
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
 from ._trust import TrustHandler, take_trust
 from ._connection import (
@@ -81,6 +82,8 @@ _connection_send = bind("blip_connection_send")
 _connection_set_open_callback = bind("blip_connection_set_open_callback")
 _connection_set_close_callback = bind("blip_connection_set_close_callback")
 _connection_ping = bind("blip_connection_ping")
+_connection_say_bye = bind("blip_connection_say_bye")
+_connection_set_close_request_callback = bind("blip_connection_set_close_request_callback")
 _connection_set_backlog_callback = bind("blip_connection_set_backlog_callback")
 _connection_backlog = bind("blip_connection_backlog")
 _event_status = bind("blip_event_status")
@@ -98,6 +101,7 @@ _message_set_progress_callback = bind("blip_message_set_progress_callback")
 _message_read = bind("blip_message_read")
 _reconnector_new = bind_waiting("blip_reconnector_new")
 _reconnector_send = bind("blip_reconnector_send")
+_listener_set_close_request_callback = bind("blip_listener_set_close_request_callback")
 _message_respond = bind("blip_message_respond")
 
 HandlerResult = Union[Body, Response]
@@ -712,8 +716,8 @@ class Connection(_Sender, BaseConnection):
             if not future.done():
                 future.set_result(status)
 
-    async def ping(self, timeout: Optional[float] = 10) -> float:
-        """Sends a WebSocket ping; the seconds until its pong."""
+    async def _ask(self, call: Callable[[int], int], what: str) -> int:
+        """Makes a call whose event has a status and a value; waits for that."""
         future: asyncio.Future[Tuple[int, int]] = self._loop.create_future()
         pump = self._pump
 
@@ -724,14 +728,37 @@ class Connection(_Sender, BaseConnection):
             _event_release(event)
 
         context = pump.expect(complete)
-        status = _connection_ping(self._handle, milliseconds(timeout), None, context, None)
+        status = call(context)
+        value = 0
         if status < 0:
             pump.forget(context)
-            raise failure(status, "ping", self._handle)
-        status, microseconds = await future
+        else:
+            status, value = await future
         if status < 0:
-            raise failure(status, "ping", self._handle)
-        return microseconds / 1e6
+            raise failure(status, what, self._handle)
+        return value
+
+    async def ping(self, timeout: Optional[float] = 10) -> float:
+        """Sends a WebSocket ping; the seconds until its pong."""
+        limit = milliseconds(timeout)
+        return await self._ask(lambda context: _connection_ping(self._handle, limit, None, context, None), "ping") / 1e6
+
+    async def say_bye(self) -> bool:
+        """Asks the peer whether the connection may close, by the message "Bye" of BLIP 1 and 2; returns what it says.
+
+        If it agrees, no new request can be sent, and the connection closes when nothing is under way any more:
+        `wait_closed`. If it refuses, everything goes on. Raises `Error` with BLIP 3, which has no such message.
+        """
+        return bool(await self._ask(lambda context: _connection_say_bye(self._handle, None, context, None), "say_bye"))
+
+    def on_close_request(self, function: Callable[[Connection], Permission]) -> Callable[[Connection], Permission]:
+        """Decorator: the function, or coroutine function, decides whether the peer may close, which it asks for by the
+        message "Bye" of BLIP 1 and 2. It is called with the connection, and refuses by returning False.
+
+        If it raises, the peer is refused. It takes the place of the one before, also of the listener's.
+        """
+        take_close_requests(self, self._pump, _connection_set_close_request_callback, function)
+        return function
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Closes now; requests that wait for a reply fail with `ConnectionClosed`."""
@@ -825,6 +852,8 @@ class _Connecting(_Awaitable):
             take_challenges(connection, pump, self._given["on_challenge"])
         if self._given.get("on_trust") is not None:
             take_trust(connection, pump, self._given["on_trust"])
+        if self._given.get("on_close_request") is not None:
+            connection.on_close_request(self._given["on_close_request"])
         await connection._open()
         return connection
 
@@ -858,6 +887,7 @@ def connect(
     preemptive: bool = True,
     on_challenge: Optional[ChallengeHandler] = None,
     on_trust: Optional[TrustHandler] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -901,7 +931,8 @@ def connect(
     default. cookies: send and keep those of this process (`set_cookie`).
     timeout: seconds for lookup, connection, proxy, TLS and upgrade together; 15 by default. ping: (seconds
     between pings, missed ones that mean the peer is gone). ping_only_idle: none while something comes. limits: see `LIMITS`. handlers: {profile: function}, in
-    place before the first request can arrive. Raises `ConnectionFailed`, and `UsageError` for a URL that is none.
+    place before the first request can arrive; on_close_request: the same for `Connection.on_close_request`. Raises
+    `ConnectionFailed`, and `UsageError` for a URL that is none.
     """
     given = dict(locals())
     given.pop("url")
@@ -1117,6 +1148,12 @@ class Listener(_Handlers, BaseListener):
         self._accept_functions.append(function)
         return function
 
+    def on_close_request(self, function: Callable[[Connection], Permission]) -> Callable[[Connection], Permission]:
+        """Decorator: the function, or coroutine function, decides whether clients that connect from now on may close, which they ask
+        for by the message "Bye" of BLIP 1 and 2; see `Connection.on_close_request`."""
+        take_close_requests(self, self._pump, _listener_set_close_request_callback, function)
+        return function
+
     def _connection_of(self, event: int) -> Connection:
         return cast(Connection, self._connections[self._number_of(event)])
 
@@ -1183,6 +1220,8 @@ class _Serving(_Awaitable):
         listener = Listener()
         listener._setup(new_listener(pump.queue, self._given), pump)
         listener._add_handlers(self._handlers)
+        if self._given.get("on_close_request") is not None:
+            listener.on_close_request(self._given["on_close_request"])
         listener._listen(*self._where)
         return listener
 
@@ -1232,6 +1271,7 @@ def serve(
     user_hashes: Optional[Mapping[str, str]] = None,
     origins: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
     """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
@@ -1244,6 +1284,7 @@ def serve(
     makes them; realm: what clients are told then. origins: of web pages that may connect, by default those of the same
     host and port; "*" for all. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
+    on_close_request: see `Listener.on_close_request`.
     """
     given = dict(locals())
     for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers"):

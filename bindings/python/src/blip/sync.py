@@ -35,6 +35,7 @@ from typing import (
 
 from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
 from ._trust import TrustHandler, take_trust
 from ._connection import (
@@ -108,6 +109,8 @@ _connection_wait_open = bind_waiting("blip_connection_wait_open")
 _connection_wait_closed = bind_waiting("blip_connection_wait_closed")
 _connection_send = bind("blip_connection_send")
 _connection_ping = bind("blip_connection_ping")
+_connection_say_bye = bind("blip_connection_say_bye")
+_connection_set_close_request_callback = bind("blip_connection_set_close_request_callback")
 _event_status = bind("blip_event_status")
 _event_message = bind("blip_event_message")
 _event_release = bind("blip_event_release")
@@ -125,6 +128,7 @@ _reconnector_new = bind_waiting("blip_reconnector_new")
 _reconnector_send = bind("blip_reconnector_send")
 _reconnector_wait_stopped = bind_waiting("blip_reconnector_wait_stopped")
 _reconnector_wait_open = bind_waiting("blip_reconnector_wait_open")
+_listener_set_close_request_callback = bind("blip_listener_set_close_request_callback")
 _listener_wait_stopped = bind_waiting("blip_listener_wait_stopped")
 
 Handler = Callable[["Request"], Union[Body, Response]]
@@ -638,8 +642,8 @@ class Connection(_Sender, BaseConnection):
     def _connection_of(self, event: int) -> Connection:
         return self
 
-    def ping(self, timeout: Optional[float] = 10) -> float:
-        """Sends a WebSocket ping; the seconds until its pong."""
+    def _ask(self, call: Callable[[int], int], what: str) -> int:
+        """Makes a call whose event has a status and a value; waits for that."""
         waiter = Waiter()
         pump = self._pump
 
@@ -649,15 +653,30 @@ class Connection(_Sender, BaseConnection):
             _event_release(event)
 
         context = pump.expect(complete)
-        status = _connection_ping(self._handle, milliseconds(timeout), None, context, None)
+        status = call(context)
+        value: int = 0
         if status < 0:
             pump.forget(context)
-            raise _failure(status, "ping", self._handle)
-        microseconds: int
-        status, microseconds = pump.wait(waiter)
+        else:
+            status, value = pump.wait(waiter)
         if status < 0:
-            raise _failure(status, "ping", self._handle)
-        return microseconds / 1e6
+            raise _failure(status, what, self._handle)
+        return value
+
+    def ping(self, timeout: Optional[float] = 10) -> float:
+        """Sends a WebSocket ping; the seconds until its pong."""
+        limit = milliseconds(timeout)
+        return self._ask(lambda context: _connection_ping(self._handle, limit, None, context, None), "ping") / 1e6
+
+    def say_bye(self) -> bool:
+        """Asks the peer whether the connection may close, by BLIP 1 and 2; see `blip.Connection.say_bye`."""
+        return bool(self._ask(lambda context: _connection_say_bye(self._handle, None, context, None), "say_bye"))
+
+    def on_close_request(self, function: Callable[[Connection], Permission]) -> Callable[[Connection], Permission]:
+        """Decorator: the function decides whether the peer may close; see `blip.Connection.on_close_request`."""
+        take_close_requests(self, self._pump, _connection_set_close_request_callback, function)
+        self._pump.start()
+        return function
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Closes now; requests that wait for a reply fail with `ConnectionClosed`."""
@@ -703,6 +722,7 @@ def connect(
     preemptive: bool = True,
     on_challenge: Optional[ChallengeHandler] = None,
     on_trust: Optional[TrustHandler] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -731,7 +751,7 @@ def connect(
 ) -> Connection:
     """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers."""
     given = dict(locals())
-    for name in ("url", "handlers", "workers", "on_challenge", "on_trust"):
+    for name in ("url", "handlers", "workers", "on_challenge", "on_trust", "on_close_request"):
         given.pop(name)
     pump = thread_pump("client", Reply)
     connection = Connection()
@@ -743,6 +763,8 @@ def connect(
         take_challenges(connection, pump, on_challenge)
     if on_trust is not None:
         take_trust(connection, pump, on_trust)
+    if on_close_request is not None:
+        connection.on_close_request(on_close_request)
     if on_challenge is not None or on_trust is not None:
         # While this thread waits, somebody has to answer.
         pump.start()
@@ -950,6 +972,12 @@ class Listener(_Handlers, BaseListener):
         self._accept_functions.append(function)
         return function
 
+    def on_close_request(self, function: Callable[[Connection], Permission]) -> Callable[[Connection], Permission]:
+        """Decorator: the function decides whether clients that connect from now on may close, which they ask
+        for by the message "Bye" of BLIP 1 and 2; see `Connection.on_close_request`."""
+        take_close_requests(self, self._pump, _listener_set_close_request_callback, function)
+        return function
+
     def _connection_of(self, event: int) -> Connection:
         return cast(Connection, self._connections[self._number_of(event)])
 
@@ -1025,6 +1053,7 @@ def serve(
     user_hashes: Optional[Mapping[str, str]] = None,
     origins: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
 ) -> Listener:
@@ -1033,7 +1062,7 @@ def serve(
     workers: handlers run on that many threads; with 0 on the package's own, one after another.
     """
     given = dict(locals())
-    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers", "workers"):
+    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers", "workers", "on_close_request"):
         given.pop(name)
     pump = thread_pump("server", Reply)
     listener = Listener()
@@ -1041,6 +1070,8 @@ def serve(
     if workers:
         listener._workers = _Workers(workers)
     listener._add_handlers(handlers)
+    if on_close_request is not None:
+        listener.on_close_request(on_close_request)
     pump.start()
     listener._listen(interface, port, unix_path, fd, systemd)
     return listener
