@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -434,6 +435,36 @@ void pair_close(struct pair *pair)
         CHECK_INT(counter_get(&pair->client_closed), 1);
 }
 
+void expect_echo(blip_connection *connection, const char *text)
+{
+    struct outcome outcome;
+    REQUIRE_OK(send_request(connection, "echo", text, &outcome));
+    REQUIRE(outcome_wait(&outcome));
+    CHECK_STATUS(outcome.status, BLIP_OK);
+    CHECK(strcmp(outcome.text, text) == 0);
+}
+
+blip_status ask_once(blip_connection *connection, char *text, size_t size)
+{
+    blip_error *error = NULL;
+    blip_slice message;
+    blip_status status = blip_connection_wait_open(connection, SOON);
+    if (status == BLIP_OK) {
+        struct outcome outcome;
+        CHECK_OK(send_request(connection, "echo", "x", &outcome));
+        CHECK(outcome_wait(&outcome));
+        status = outcome.status; /* a server may refuse a certificate only after the client believes it is connected */
+    }
+    snprintf(text, size, "no error");
+    if (blip_connection_error(connection, &error) == BLIP_OK && blip_error_message(error, &message) == BLIP_OK)
+        snprintf(text, size, "%.*s", (int)message.size, (const char *)message.data);
+    test_note("%s: %s", blip_status_name(status), text);
+    blip_connection_close(connection, 1000, S(""));
+    CHECK_OK(blip_connection_wait_closed(connection, SOON));
+    blip_connection_release(connection);
+    return status;
+}
+
 /* ---- the system ---- */
 
 static int bind_loopback(uint16_t *port)
@@ -493,6 +524,18 @@ const char *temporary_directory(void)
     directory_owner = getpid();
     atexit(remove_directory);
     return directory;
+}
+
+void shell(const char *format, ...)
+{
+    char command[2000], whole[2300];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    snprintf(whole, sizeof whole, "cd '%s' && (%s) >log 2>&1 || { cat log >&2; exit 1; }", temporary_directory(),
+        command);
+    REQUIRE_INT(system(whole), 0);
 }
 
 static size_t count_entries(const char *path)

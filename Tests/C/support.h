@@ -111,6 +111,11 @@ void pair_open(struct pair *pair, const struct pair_options *options);
 void pair_close(struct pair *pair);
 void set_server_handlers(blip_listener *listener);
 
+/* Asks "echo" and checks the answer. */
+void expect_echo(blip_connection *connection, const char *text);
+/* Connects, asks once, closes, and releases the connection; the status and the text of its error. */
+blip_status ask_once(blip_connection *connection, char *text, size_t size);
+
 /* A certificate that waits to be judged, of a connection that has ended. */
 blip_trust *make_trust(blip_runtime *runtime);
 /* A challenge of a server that wants a password. */
@@ -123,6 +128,8 @@ uint16_t unused_port(void);
 
 /* A directory for the test, removed at exit. */
 const char *temporary_directory(void);
+/* Runs a command of the shell in it, which has to succeed. */
+void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 size_t open_descriptors(void);
 size_t own_threads(void);
 size_t resident_bytes(void);

@@ -27,15 +27,6 @@ static void open_blip1(struct pair *pair)
     pair_open(pair, &options);
 }
 
-static void expect_echo(blip_connection *connection, const char *text)
-{
-    struct outcome outcome;
-    REQUIRE_OK(send_request(connection, "echo", text, &outcome));
-    REQUIRE(outcome_wait(&outcome));
-    CHECK_STATUS(outcome.status, BLIP_OK);
-    CHECK(strcmp(outcome.text, text) == 0);
-}
-
 /* ---- a peer of plain sockets ---- */
 
 static int dial(uint16_t port)

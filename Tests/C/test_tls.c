@@ -4,7 +4,6 @@
 
 #include "support.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,29 +18,16 @@ static void name(char *to, const char *file)
     snprintf(to, 128, "%s/%s", temporary_directory(), file);
 }
 
-static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void run(const char *format, ...)
-{
-    char command[1500], whole[1700];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    snprintf(whole, sizeof whole, "cd '%s' && (%s) >log 2>&1 || { cat log >&2; exit 1; }", temporary_directory(),
-        command);
-    REQUIRE_INT(system(whole), 0);
-}
-
 static void make_ca(const char *certificate, const char *key, const char *subject)
 {
-    run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '%s' -out '%s' -days 2 "
+    shell("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '%s' -out '%s' -days 2 "
         "-subj '/CN=%s' -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign",
         key, certificate, subject);
 }
 
 static void make_certificate(const char *certificate, const char *key, const char *extensions, const char *dates)
 {
-    run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '%s' -out request.pem -subj /CN=test"
+    shell("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout '%s' -out request.pem -subj /CN=test"
         " && printf '%s' > extensions && openssl x509 -req -in request.pem -CA '%s' -CAkey '%s' -CAcreateserial"
         " -out '%s' %s -extfile extensions",
         key, extensions, ca, ca_key, certificate, dates);
@@ -134,8 +120,6 @@ static blip_status attempt(blip_listener_options *listener_options, blip_connect
     char url[200];
     uint16_t port = 0;
     blip_connection *connection = NULL;
-    blip_error *error = NULL;
-    blip_slice message;
     pair_open(&pair, &(struct pair_options){.listener = listener_options, .no_client = true});
     CHECK_OK(blip_listener_port(pair.listener, &port));
     snprintf(url, sizeof url, "wss://%s:%u/", host, port);
@@ -145,20 +129,7 @@ static blip_status attempt(blip_listener_options *listener_options, blip_connect
         pair_close(&pair);
         return status;
     }
-    status = blip_connection_wait_open(connection, SOON);
-    if (status == BLIP_OK) {
-        struct outcome outcome;
-        CHECK_OK(send_request(connection, "echo", "x", &outcome));
-        CHECK(outcome_wait(&outcome));
-        status = outcome.status; /* a server may refuse a certificate only after the client believes it is connected */
-    }
-    snprintf(text, size, "no error");
-    if (blip_connection_error(connection, &error) == BLIP_OK && blip_error_message(error, &message) == BLIP_OK)
-        snprintf(text, size, "%.*s", (int)message.size, (const char *)message.data);
-    test_note("%s: %s", blip_status_name(status), text);
-    blip_connection_close(connection, 1000, S(""));
-    CHECK_OK(blip_connection_wait_closed(connection, SOON));
-    blip_connection_release(connection);
+    status = ask_once(connection, text, size);
     pair_close(&pair);
     return status;
 }
@@ -273,7 +244,7 @@ TEST(files_that_cannot_be_used)
     char path[128], text[400] = "";
     make_certificates();
     name(path, "empty.pem");
-    run(": > empty.pem");
+    shell(": > empty.pem");
     blip_runtime *runtime = make_runtime(1);
     const char *bad[][2] = {{"/no/such/file", "/no/such/key"}, {path, path}, {server, client_key}, {server, path}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -25,15 +25,6 @@ static blip_status echo_handler(blip_connection *connection, blip_message *reque
     return BLIP_OK;
 }
 
-static void expect_echo(blip_connection *connection, const char *text)
-{
-    struct outcome outcome;
-    REQUIRE_OK(send_request(connection, "echo", text, &outcome));
-    REQUIRE(outcome_wait(&outcome));
-    CHECK_STATUS(outcome.status, BLIP_OK);
-    CHECK(strcmp(outcome.text, text) == 0);
-}
-
 static void big_echo(blip_connection *connection, size_t size, bool compressed)
 {
     char *body = malloc(size);

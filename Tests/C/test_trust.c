@@ -4,7 +4,6 @@
 
 #include "support.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,24 +19,11 @@ static const char *file(const char *name)
     return path;
 }
 
-static void run(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void run(const char *format, ...)
-{
-    char command[2000], whole[2300];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    snprintf(whole, sizeof whole, "cd '%s' && (%s) >log 2>&1 || { cat log >&2; exit 1; }", temporary_directory(),
-        command);
-    REQUIRE_INT(system(whole), 0);
-}
-
 #define EC "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 static void make_ca(const char *name, const char *key)
 {
-    run("openssl req -x509 %s -keyout %s.key -out %s.pem -days 2 -subj '/CN=%s' -addext keyUsage=keyCertSign,cRLSign",
+    shell("openssl req -x509 %s -keyout %s.key -out %s.pem -days 2 -subj '/CN=%s' -addext keyUsage=keyCertSign,cRLSign",
         key, name, name, name);
 }
 
@@ -45,7 +31,7 @@ static void make_ca(const char *name, const char *key)
 static void make_certificate(
     const char *name, const char *ca, const char *extensions, const char *key, const char *more)
 {
-    run("openssl req %s -keyout %s.key -out request.pem -subj /CN=%s && printf '%s' > extensions && "
+    shell("openssl req %s -keyout %s.key -out request.pem -subj /CN=%s && printf '%s' > extensions && "
         "openssl x509 -req -in request.pem -CA %s.pem -CAkey %s.key -CAcreateserial -out %s.pem -extfile extensions %s",
         key, name, name, extensions, ca, ca, name, more);
 }
@@ -53,7 +39,7 @@ static void make_certificate(
 /* A certificate with dates in the future, which `openssl x509` of OpenSSL 3.0 cannot make. */
 static void make_dated(const char *name, const char *start, const char *end)
 {
-    run("rm -rf db && mkdir db && : > db/index && echo 01 > db/serial && "
+    shell("rm -rf db && mkdir db && : > db/index && echo 01 > db/serial && "
         "printf '[ca]\\ndefault_ca=d\\n[d]\\ndatabase=db/index\\nserial=db/serial\\nnew_certs_dir=db\\n"
         "default_md=sha256\\npolicy=p\\nunique_subject=no\\nx509_extensions=e\\n[p]\\ncommonName=supplied\\n"
         "[e]\\nsubjectAltName=DNS:localhost\\n' > db/config && "
@@ -65,12 +51,12 @@ static void make_dated(const char *name, const char *start, const char *end)
 /* The revocation list of `ca`, with the certificate of a name on it, or nobody's. */
 static void make_list(const char *ca, const char *revoked, const char *list)
 {
-    run("rm -rf db && mkdir db && : > db/index && echo 01 > db/number && "
+    shell("rm -rf db && mkdir db && : > db/index && echo 01 > db/number && "
         "printf '[ca]\\ndefault_ca=d\\n[d]\\ndatabase=db/index\\ncrlnumber=db/number\\ndefault_md=sha256\\n"
         "default_crl_days=2\\n' > db/config");
     if (revoked != NULL)
-        run("openssl ca -config db/config -cert %s.pem -keyfile %s.key -revoke %s.pem", ca, ca, revoked);
-    run("openssl ca -config db/config -cert %s.pem -keyfile %s.key -gencrl -out %s", ca, ca, list);
+        shell("openssl ca -config db/config -cert %s.pem -keyfile %s.key -revoke %s.pem", ca, ca, revoked);
+    shell("openssl ca -config db/config -cert %s.pem -keyfile %s.key -gencrl -out %s", ca, ca, list);
 }
 
 #define LOCAL "subjectAltName=DNS:localhost,IP:127.0.0.1"
@@ -147,32 +133,16 @@ static blip_status attempt(blip_listener_options *listener_options, blip_connect
     char url[200];
     uint16_t port = 0;
     blip_connection *connection = NULL;
-    blip_error *error = NULL;
-    blip_slice message;
     pair_open(&pair, &(struct pair_options){.listener = listener_options, .no_client = true});
     if (of_client != NULL)
-        CHECK_OK(blip_listener_set_trust_callback(
-            pair.listener, judge, of_client, NULL));
+        CHECK_OK(blip_listener_set_trust_callback(pair.listener, judge, of_client, NULL));
     CHECK_OK(blip_listener_port(pair.listener, &port));
     snprintf(url, sizeof url, "wss://%s:%u/", host, port);
     REQUIRE_OK(blip_connection_new(pair.client_runtime, S(url), options, &connection));
     blip_connection_options_release(options);
     if (of_server != NULL)
         CHECK_OK(blip_connection_set_trust_callback(connection, judge, of_server, NULL));
-    blip_status status = blip_connection_wait_open(connection, SOON);
-    if (status == BLIP_OK) {
-        struct outcome outcome;
-        CHECK_OK(send_request(connection, "echo", "x", &outcome));
-        CHECK(outcome_wait(&outcome));
-        status = outcome.status; /* a server may refuse a certificate only after the client believes it is connected */
-    }
-    snprintf(text, size, "no error");
-    if (blip_connection_error(connection, &error) == BLIP_OK && blip_error_message(error, &message) == BLIP_OK)
-        snprintf(text, size, "%.*s", (int)message.size, (const char *)message.data);
-    test_note("%s: %s", blip_status_name(status), text);
-    blip_connection_close(connection, 1000, S(""));
-    CHECK_OK(blip_connection_wait_closed(connection, SOON));
-    blip_connection_release(connection);
+    blip_status status = ask_once(connection, text, size);
     pair_close(&pair);
     return status;
 }
@@ -204,7 +174,7 @@ TEST_SECONDS(servers_that_must_be_refused, 90)
     make_certificate("elsewhere", "ca", "subjectAltName=DNS:elsewhere.example", EC, "-days 2");
     check_server("elsewhere", "localhost", BLIP_ERROR_CERTIFICATE, "hostname mismatch");
     /* The common name does not count (RFC 6125 §6.4.4 has it as the last resort; browsers ignore it). */
-    run("openssl req %s -keyout common.key -out request.pem -subj /CN=localhost && openssl x509 -req -in request.pem "
+    shell("openssl req %s -keyout common.key -out request.pem -subj /CN=localhost && openssl x509 -req -in request.pem "
         "-CA ca.pem -CAkey ca.key -CAcreateserial -out common.pem -days 2", EC);
     check_server("common", "localhost", BLIP_ERROR_CERTIFICATE, "hostname mismatch");
 
@@ -213,7 +183,7 @@ TEST_SECONDS(servers_that_must_be_refused, 90)
     make_dated("early", "20480101000000Z", "20490101000000Z");
     check_server("early", "localhost", BLIP_ERROR_CERTIFICATE, "not yet valid");
 
-    run("openssl req -x509 %s -keyout self.key -out self.pem -days 2 -subj /CN=self -addext " LOCAL, EC);
+    shell("openssl req -x509 %s -keyout self.key -out self.pem -days 2 -subj /CN=self -addext " LOCAL, EC);
     check_server("self", "localhost", BLIP_ERROR_CERTIFICATE, "self-signed");
     make_certificate("foreign", "other", LOCAL, EC, "-days 2");
     check_server("foreign", "localhost", BLIP_ERROR_CERTIFICATE, "unable to get local issuer");
@@ -221,11 +191,11 @@ TEST_SECONDS(servers_that_must_be_refused, 90)
     make_certificate("middle", "ca", "basicConstraints=critical,CA:TRUE\\nkeyUsage=keyCertSign", EC, "-days 2");
     make_certificate("leaf", "middle", LOCAL, EC, "-days 2");
     check_server("leaf", "localhost", BLIP_ERROR_CERTIFICATE, "unable to get local issuer");
-    run("cat leaf.pem middle.pem > whole.pem && cp leaf.key whole.key");
+    shell("cat leaf.pem middle.pem > whole.pem && cp leaf.key whole.key");
     check_server("whole", "localhost", BLIP_OK, "no error");
     /* One that may not sign has signed. */
     make_certificate("child", "good", LOCAL, EC, "-days 2");
-    run("cat child.pem good.pem > usurper.pem && cp child.key usurper.key");
+    shell("cat child.pem good.pem > usurper.pem && cp child.key usurper.key");
     check_server("usurper", "localhost", BLIP_ERROR_CERTIFICATE, "invalid CA certificate");
 
     make_certificate("weak", "ca", LOCAL, "-newkey rsa:1024 -nodes", "-days 2");
@@ -516,7 +486,7 @@ TEST_SECONDS(suites_protocols_and_keys, 60)
     CHECK_OK(blip_connection_tls_is_resumed(pair.client, &resumed));
     CHECK(!resumed);
     pair_close(&pair);
-    run("grep -q '^CLIENT_TRAFFIC_SECRET_0 ' keys && grep -q '^SERVER_TRAFFIC_SECRET_0 ' server-keys && "
+    shell("grep -q '^CLIENT_TRAFFIC_SECRET_0 ' keys && grep -q '^SERVER_TRAFFIC_SECRET_0 ' server-keys && "
         "test $(stat -c %%a keys) = 600");
 
     char why[400];
@@ -586,9 +556,9 @@ TEST_SECONDS(old_versions_and_renegotiation_are_refused, 60)
             "timeout 10 openssl s_client -connect 127.0.0.1:%u %s -cipher DEFAULT@SECLEVEL=0 </dev/null >'%s' 2>&1", port,
             old[i], file("client"));
         CHECK(system(command) != 0);
-        run("cat client; grep -q -i 'protocol version' client");
+        shell("cat client; grep -q -i 'protocol version' client");
     }
-    run("(sleep 1; echo R; sleep 2) | timeout 20 openssl s_client -connect 127.0.0.1:%u -tls1_2 > again 2>&1; "
+    shell("(sleep 1; echo R; sleep 2) | timeout 20 openssl s_client -connect 127.0.0.1:%u -tls1_2 > again 2>&1; "
         "grep -q -i 'no renegotiation' again", port);
     pair_close(&pair);
 }
