@@ -16,19 +16,16 @@ extension Connection {
         let engine = session.engine
         session.uncountedRecord._withUnsafeGuaranteedRef { record in
             let paused = engine.pausedMessages
-            if (paused > 0) != (record.sendingPausedSince > 0) { sendingDidPause(record, paused > 0) }
+            if (paused > 0) != record.isSendingPaused { sendingDidPause(record, paused > 0) }
             reportMemory(session)
             let memory = incomingBytes(session)
             let waiting = backlog.load(ordering: .relaxed)
             // Straight into the record: this is done in each turn.
             withInfo { _ in
+                context.note(record)
                 record.current.engine = engine.counters
                 record.current.bytesSent = sent
                 record.current.bytesReceived = received
-                record.current.errorsSent = record.errorsSent
-                record.current.errorsReceived = record.errorsReceived
-                record.current.readingPaused = record.readingPaused
-                record.current.sendingPaused = record.sendingPaused
                 record.current.requestsPending = Self.level(engine.pendingRequests)
                 record.current.requestsUnanswered = Self.level(unanswered)
                 record.current.messagesQueued = Self.level(engine.queuedMessages)
@@ -36,9 +33,18 @@ extension Connection {
                 record.current.messagesUnfinished = Self.level(engine.unfinishedIncoming)
                 record.current.memory = Self.level(memory)
                 record.current.backlog = Self.level(waiting)
-                context.note(record)
+                if record.existingExtras != nil { Self.publishExtras(record) }
             }
         }
+    }
+
+    @inline(never)
+    private static func publishExtras(_ record: CounterRecord) {
+        let extras = record.extras
+        record.current.errorsSent = extras.errorsSent
+        record.current.errorsReceived = extras.errorsReceived
+        record.current.readingPaused = extras.readingPaused
+        record.current.sendingPaused = extras.sendingPaused
     }
 
     @inline(__always)
@@ -47,23 +53,25 @@ extension Connection {
     @inline(never)
     private func sendingDidPause(_ record: CounterRecord, _ isPaused: Bool) {
         let now = max(1, loop.now)
+        record.isSendingPaused = isPaused
+        let extras = record.extras
         if isPaused {
-            record.sendingPausedSince = now
+            extras.sendingPausedSince = now
         } else {
-            record.sendingPaused &+= now &- record.sendingPausedSince
-            record.sendingPausedSince = 0
+            extras.sendingPaused &+= now &- extras.sendingPausedSince
+            extras.sendingPausedSince = 0
         }
     }
 
     /// Reading stops because the program's queue is full, or goes on.
     func readingDidPause(_ isPaused: Bool) {
-        guard let record = session?.record else { return }
+        guard let extras = session?.record.extras else { return }
         let now = max(1, loop.now)
         if isPaused {
-            record.readingPausedSince = now
-        } else if record.readingPausedSince > 0 {
-            record.readingPaused &+= now &- record.readingPausedSince
-            record.readingPausedSince = 0
+            extras.readingPausedSince = now
+        } else if extras.readingPausedSince > 0 {
+            extras.readingPaused &+= now &- extras.readingPausedSince
+            extras.readingPausedSince = 0
         }
     }
 
@@ -71,25 +79,27 @@ extension Connection {
     @inline(__always)
     func countRoundTrip(of request: BLIPMessage, _ response: BLIPMessage, _ session: Session) {
         if response.kind == .error { countErrorReceived(session) }
-        RoundTripHistogram.record(
-            loop.now &- request.sentAt, in: session.roundTripCounts ?? makeHistogram(session))
+        let time = loop.now &- request.sentAt
+        RoundTripHistogram.record(time, in: context.totals.roundTrips.counts)
+        guard let table = session.roundTripCounts else { return countRoundTrip(time, session) }
+        RoundTripHistogram.record(time, in: table)
+        if let ofListener = session.listenerRoundTripCounts { RoundTripHistogram.record(time, in: ofListener) }
+    }
+
+    @inline(never)
+    private func countRoundTrip(_ time: UInt64, _ session: Session) {
+        if let ofListener = session.listenerRoundTripCounts { RoundTripHistogram.record(time, in: ofListener) }
+        let record = session.record
+        withInfo { _ in record.countRoundTrip(time) }
+        session.roundTripCounts = record.histogram?.counts
     }
 
     // Off the path of those that are no errors.
     @inline(never)
-    func countErrorSent(_ session: Session) { session.record.errorsSent &+= 1 }
+    func countErrorSent(_ session: Session) { session.record.extras.errorsSent &+= 1 }
 
     @inline(never)
-    private func countErrorReceived(_ session: Session) { session.record.errorsReceived &+= 1 }
-
-    @inline(never)
-    private func makeHistogram(_ session: Session) -> UnsafeMutablePointer<Atomic<UInt64>> {
-        let histogram = RoundTripHistogram()
-        let record = session.record
-        withInfo { _ in record.setHistogram(histogram) }
-        session.roundTripCounts = histogram.counts
-        return histogram.counts
-    }
+    private func countErrorReceived(_ session: Session) { session.record.extras.errorsReceived &+= 1 }
 
     func countOpening() {
         guard !isInternal else { return }
@@ -110,7 +120,6 @@ extension Connection {
         let totals = listener?.totals(of: context)
         withInfo { info in
             if let record = info.record {
-                record.current.clearLevels()
                 context.settle(record)
             }
             for totals in [context.totals, totals] where !isInternal {

@@ -95,8 +95,13 @@ extension Connection {
                 configuration.pingInterval == 0 ? .max : loop.refreshNow() &+ configuration.pingInterval
         }
         startStallWatch()
-        if let timer { loop.cancel(timer) }
+        let known = timer
+        if let known { loop.cancel(known) }
         armNextTimer()
+        // Nothing is due, and many connections are idle: it is made anew if need be.
+        guard let known, !known.isScheduled else { return }
+        known.connection = nil
+        timer = nil
     }
 
     // MARK: Pings

@@ -334,7 +334,6 @@ extension Connection {
         withInfo {
             // Its addresses are made to texts when they are asked for.
             $0.stream = stream
-            $0.isSecure = isSecure
             $0.tls = details
         }
     }

@@ -61,7 +61,7 @@ extension Connection {
                 accept(message)
                 return true
             }
-        } else if inbox.push(message, loop) {
+        } else if inbox.push(message, self) {
             return true
         }
         forgetBacklog(message)

@@ -13,7 +13,7 @@ import WebSocketProtocol
 /// ## Life
 /// new → connecting → open → closing → closed. Whatever happens, `finish` runs once: it completes every request, tells
 /// every stream and every send that did not get through, and the closed callback comes last.
-public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
+public final class Connection: LoopWork, SlotOwner, StreamDelegate, @unchecked Sendable {
     public static var handleKind: HandleKind { .connection }
     public static var tellsLastReference: Bool { true }
     public var slot: UInt32 = 0
@@ -32,28 +32,48 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         case closed
     }
 
-    let context: LoopContext
-    let configuration: Configuration
-    private let place: Box<WebSocketURL>?
-    weak let listener: Listener?
+    // Small ones side by side: many connections are idle, and there may be a million of them.
+    let publishedState: Atomic<Int32>
     /// Accepted by a listener.
     let isIncoming: Bool
     /// A carrier brings whole frames, in place of a stream.
     let isFramed: Bool
+    private let hasNewSettings = Atomic<Bool>(false)
+    /// The program was told that the connection is closing.
+    let hasAnnouncedClosing = Atomic<Bool>(false)
+    // The loop's.
+    var phase = Phase.idle
+    var version = ProtocolVersion.v3
+    /// The program wants to see each frame.
+    private(set) var isTracing = false
+    var isOverfull = false
+    /// Closing gracefully: refuse new requests, finish what is under way.
+    var isDraining = false
+    var isReadingPaused = false
+    /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
+    var isFilling = false
+    /// A page of the library's own: the program does not hear of it.
+    var isInternal = false
+    /// When it opened, in seconds of the monotonic clock.
+    var openedAt: UInt32 = 0
+    /// Without an answer, of the keep-alive.
+    var silentPings: UInt32 = 0
+
+    let context: LoopContext
+    let configuration: Configuration
+    private let place: Box<WebSocketURL>?
+    weak let listener: Listener?
     /// The handle that callbacks get; the library's own reference keeps it valid until the closed callback was run.
     private(set) var handle: OpaquePointer?
 
-    let publishedState: Atomic<Int32>
-    let inbox: Inbox
+    let inbox = Inbox()
     /// What other threads may ask; under the lock of the loop's connections.
     private var info = ConnectionInfo()
     let backlog = Atomic<Int>(0)
 
     // The loop's.
-    var phase = Phase.idle
     /// Made when the first byte of BLIP comes or goes: an idle connection does without.
     var session: Session? { didSet { uncountedSession = session.map { Unmanaged.passUnretained($0) } } }
-    var version = ProtocolVersion.v3
     var stream: Transport.Stream? { didSet { uncountedStream = stream.map { Unmanaged.passUnretained($0) } } }
     /// In place of the stream; nil again once the connection has ended.
     var carrier: FrameCarrier?
@@ -73,10 +93,7 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         }
     }
     private var uncountedSettings: Unmanaged<ConnectionSettings>
-    private let hasNewSettings = Atomic<Bool>(false)
     var timer: ConnectionTimer?
-    /// The program wants to see each frame.
-    private(set) var isTracing = false
     /// Whom to tell of the backlog; few want it.
     var marks: BacklogMarks?
     var waitingToSend: [BLIPMessage] = []
@@ -84,30 +101,17 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
     var unanswered = 0
     /// Bytes of responses that wait to be sent.
     var heldReplies = 0
-    var isOverfull = false
-    /// Closing gracefully: refuse new requests, finish what is under way.
-    var isDraining = false
     private var endReason: Box<Failure>?
     /// What the connection's end is reported as; nil if it is as asked.
     var failure: Failure? {
         get { endReason?.value }
         set { endReason = newValue.map { Box($0) } }
     }
-    var isReadingPaused = false
     /// Made when the connection drains, or "Bye" is said.
     var farewell: Farewell?
     // Keep-alive.
     var lastBytesReceived: UInt64 = 0
     var nextPing = UInt64.max
-    var silentPings: UInt32 = 0
-    /// The program was told that the connection is closing.
-    let hasAnnouncedClosing = Atomic<Bool>(false)
-    /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
-    var isFilling = false
-    /// A page of the library's own: the program does not hear of it.
-    var isInternal = false
-    /// When it opened, in seconds of the monotonic clock.
-    var openedAt: UInt32 = 0
     /// Why it cannot connect at all.
     private var setup: Box<Failure>?
     var setupFailure: Failure? { setup?.value }
@@ -141,11 +145,11 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         place = Box(url.withoutCredentials)
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
-        inbox = Inbox()
         let settings = ConnectionSettings()
         knownSettings = settings
         uncountedSettings = Unmanaged.passUnretained(settings)
         runtimeHold = runtime
+        super.init()
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
@@ -166,11 +170,11 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         place = nil
         listener = nil
         publishedState = Atomic(BLIP_STATE_NEW)
-        inbox = Inbox()
         let settings = ConnectionSettings.none
         knownSettings = settings
         uncountedSettings = Unmanaged.passUnretained(settings)
         runtimeHold = runtime
+        super.init()
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtime.objectDidBegin()
@@ -187,12 +191,12 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         place = nil
         configuration = listener.configuration
         publishedState = Atomic(BLIP_STATE_CONNECTING)
-        inbox = Inbox()
         let settings = listener.connectionSettings
         knownSettings = settings
         uncountedSettings = Unmanaged.passUnretained(settings)
         isTracing = settings.trace != nil
         runtimeHold = context.runtime
+        super.init()
         withInfo { $0.settings = knownSettings }
         handle = HandleTable.create(self)
         runtimeHold.objectDidBegin()
@@ -211,6 +215,9 @@ public final class Connection: SlotOwner, StreamDelegate, @unchecked Sendable {
         info.error?.end()
         HandleTable.freeSlot(slot)
     }
+
+    /// As work of its loop a connection takes what other threads have put into its inbox.
+    public override func run() { accept(inbox.drain()) }
 
     /// Asks for a turn of output.
     @inline(__always)

@@ -1,27 +1,22 @@
 import BLIPProtocol
 
-/// The counters of one connection, and what of them its loop's sums have already: under the lock of the loop's
-/// connections, except for what is the loop's.
+/// The counters of one connection: under the lock of the loop's connections, except for what is the loop's.
 final class CounterRecord: @unchecked Sendable {
     var current = ConnectionCounters()
-    private var folded = ConnectionCounters()
-    private var foldedTrips = RoundTrips()
-    /// Made with the first round trip; set under the lock.
+    /// The round trips, until there is a table of them.
+    private var few = FewRoundTrips()
+    /// Set under the lock.
     private(set) var histogram: RoundTripHistogram?
     /// Where it stands among its loop's changed ones; −1: nothing has changed since it was added up.
-    var indexInChanged = -1
+    var indexInChanged: Int32 = -1
     /// Sums of the listener that has accepted the connection.
     let listenerTotals: CounterTotals?
 
     // The loop's.
+    var isSendingPaused = false
     /// Where the engine goes on, of a connection that has given up its session.
     var rest: EngineRest?
-    var errorsSent: UInt64 = 0
-    var errorsReceived: UInt64 = 0
-    var readingPaused: UInt64 = 0
-    var readingPausedSince: UInt64 = 0
-    var sendingPaused: UInt64 = 0
-    var sendingPausedSince: UInt64 = 0
+    private(set) var existingExtras: CounterExtras?
     /// Bytes of streamed messages that wait to be read.
     var streamedBytes = 0
     /// What the runtime's budget knows of.
@@ -31,19 +26,27 @@ final class CounterRecord: @unchecked Sendable {
 
     init(listenerTotals: CounterTotals?) { self.listenerTotals = listenerTotals }
 
-    func setHistogram(_ histogram: RoundTripHistogram) { self.histogram = histogram }
+    /// Made when they are used.
+    var extras: CounterExtras {
+        if let existingExtras { return existingExtras }
+        let new = CounterExtras()
+        existingExtras = new
+        return new
+    }
 
-    var roundTrips: RoundTrips { histogram?.read() ?? RoundTrips() }
+    /// One more round trip of a connection without a table of them; if there is no room left, makes the table.
+    func countRoundTrip(_ nanoseconds: UInt64) {
+        guard !few.record(nanoseconds) else { return }
+        let table = RoundTripHistogram(few.read())
+        RoundTripHistogram.record(nanoseconds, in: table.counts)
+        histogram = table
+    }
+
+    var roundTrips: RoundTrips { histogram?.read() ?? few.read() }
 
     /// Adds what has changed to the sums.
-    func fold(into totals: CounterTotals) {
-        totals.counters.add(current, since: folded)
-        listenerTotals?.counters.add(current, since: folded)
-        folded = current
-        guard let histogram else { return }
-        let trips = histogram.read()
-        totals.roundTrips.add(trips, since: foldedTrips)
-        listenerTotals?.roundTrips.add(trips, since: foldedTrips)
-        foldedTrips = trips
+    func fold(since old: ConnectionCounters, into totals: CounterTotals) {
+        totals.counters.add(current, since: old)
+        listenerTotals?.counters.add(current, since: old)
     }
 }

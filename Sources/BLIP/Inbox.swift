@@ -4,12 +4,12 @@ import Transport
 
 /// Messages that other threads have handed to a connection: a stack that the loop takes whole and turns round.
 /// Closed for ever when the connection ends, so that nothing is accepted that could not complete.
-final class Inbox: LoopWork, @unchecked Sendable {
+struct Inbox: ~Copyable {
     private let head = Atomic<UInt>(0)
     private static let closed: UInt = 1
 
-    /// False if the connection has ended. The message must know its connection, and keeps it alive meanwhile.
-    func push(_ message: BLIPMessage, _ loop: EventLoop) -> Bool {
+    /// False if the connection has ended. It is posted to its loop if nothing has waited. The message must know it.
+    func push(_ message: BLIPMessage, _ connection: Connection) -> Bool {
         let node = Unmanaged.passRetained(message)
         let bits = UInt(bitPattern: node.toOpaque())
         var old = head.load(ordering: .relaxed)
@@ -23,13 +23,8 @@ final class Inbox: LoopWork, @unchecked Sendable {
             if done { break }
             old = seen
         }
-        if old == 0 { loop.post(self) }
+        if old == 0 { connection.loop.post(connection) }
         return true
-    }
-
-    override func run() {
-        let messages = drain()
-        messages.first?.connection?.accept(messages)
     }
 
     /// All messages, oldest first.

@@ -29,7 +29,9 @@ public final class LoopContext: @unchecked Sendable {
 
     /// Sums over all connections that the loop ever had; with `changed`, under `infoLock`.
     let totals = CounterTotals()
-    private var changed: [CounterRecord] = []
+    private var changed: [ChangedRecord] = []
+    /// So many are kept apart: what the sums know of each takes more memory than adding up costs time.
+    private static let changedLimit = 512
 
     #if BLIP_NO_POOL
         // For sanitizers, which see uses after free only if messages are freed.
@@ -104,7 +106,7 @@ public final class LoopContext: @unchecked Sendable {
 
     // MARK: Counters, under `infoLock`
 
-    /// The record's counters are no longer what the sums know.
+    /// To be called before the record's counters become other than what the sums know.
     @inline(__always)
     func note(_ record: CounterRecord) {
         if record.indexInChanged < 0 { addToChanged(record) }
@@ -112,30 +114,33 @@ public final class LoopContext: @unchecked Sendable {
 
     @inline(never)
     private func addToChanged(_ record: CounterRecord) {
-        record.indexInChanged = changed.count
-        changed.append(record)
+        if changed.count >= Self.changedLimit { foldChanged() }
+        record.indexInChanged = Int32(changed.count)
+        changed.append(ChangedRecord(record: record, known: record.current))
     }
 
-    /// The connection has ended: adds its last figures up and forgets it.
+    /// The connection has ended: adds its last figures up, with no levels, and forgets it.
     func settle(_ record: CounterRecord) {
-        record.fold(into: totals)
-        let index = record.indexInChanged
-        guard index >= 0, index < changed.count else { return }
+        note(record)
+        record.current.clearLevels()
+        let index = Int(record.indexInChanged)
+        guard changed.indices.contains(index) else { return }
+        record.fold(since: changed[index].known, into: totals)
         record.indexInChanged = -1
         let last = changed.removeLast()
-        if last !== record {
+        if last.record !== record {
             changed[index] = last
-            last.indexInChanged = index
+            last.record.indexInChanged = Int32(index)
         }
     }
 
     /// Brings the sums up to what the connections have published.
     func foldChanged() {
-        for record in changed {
-            record.fold(into: totals)
-            record.indexInChanged = -1
+        for one in changed {
+            one.record.fold(since: one.known, into: totals)
+            one.record.indexInChanged = -1
         }
-        changed.removeAll(keepingCapacity: changed.count <= 4096)
+        changed.removeAll(keepingCapacity: true)
     }
 
     /// Whether an interceptor looks at the message now, on the calling thread.

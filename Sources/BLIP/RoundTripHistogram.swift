@@ -7,9 +7,13 @@ final class RoundTripHistogram: @unchecked Sendable {
     /// The buckets, and behind them the sum. Where messages pass, this is used without counting references.
     let counts: UnsafeMutablePointer<Atomic<UInt64>>
 
-    init() {
+    /// One that has counted `known` already.
+    init(_ known: RoundTrips = RoundTrips()) {
         counts = .allocate(capacity: RoundTrips.bucketCount + 1)
-        for index in 0...RoundTrips.bucketCount { (counts + index).initialize(to: Atomic(0)) }
+        for index in 0..<RoundTrips.bucketCount {
+            (counts + index).initialize(to: Atomic(index < known.counts.count ? known.counts[index] : 0))
+        }
+        (counts + RoundTrips.bucketCount).initialize(to: Atomic(known.sum))
     }
 
     deinit {

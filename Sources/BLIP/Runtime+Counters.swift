@@ -29,7 +29,7 @@ extension Runtime {
         var roundTrips = RoundTrips()
         for total in totals {
             counters.add(total.counters)
-            roundTrips.add(total.roundTrips)
+            roundTrips.add(total.roundTrips.read())
         }
         return CounterSnapshot(counters, roundTrips)
     }

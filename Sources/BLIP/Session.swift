@@ -10,6 +10,8 @@ final class Session {
     let uncountedRecord: Unmanaged<CounterRecord>
     /// The counts of `record.histogram`, once there is one.
     var roundTripCounts: UnsafeMutablePointer<Atomic<UInt64>>?
+    /// The same of all the connections that the listener has accepted.
+    let listenerRoundTripCounts: UnsafeMutablePointer<Atomic<UInt64>>?
     /// The peer broke a protocol and was told.
     var isBroken = false
     /// Messages whose last byte is on its way to the operating system and that want to know.
@@ -20,5 +22,7 @@ final class Session {
         self.link = link
         self.record = record
         uncountedRecord = Unmanaged.passUnretained(record)
+        roundTripCounts = record.histogram?.counts
+        listenerRoundTripCounts = record.listenerTotals?.roundTrips.counts
     }
 }

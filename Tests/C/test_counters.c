@@ -168,6 +168,76 @@ TEST(an_ended_connection_stays_in_the_sums)
     pair_close(&pair);
 }
 
+/* The first ones are counted without a table of all buckets, which is then made. */
+TEST(every_round_trip_is_counted_once)
+{
+    static const int times[] = {1, 7, 40, 900};
+    struct pair pair;
+    uint64_t asked = 0, trips_before = 0;
+    pair_open(&pair, NULL);
+    for (size_t step = 0; step < sizeof times / sizeof *times; step++) {
+        for (int i = 0; i < times[step]; i++)
+            ask(pair.client, "echo", "hello", false);
+        asked += (uint64_t)times[step];
+        CHECK(connection_reaches(pair.client, BLIP_COUNTER_ROUND_TRIPS, asked));
+        blip_counters *one = NULL, *all = NULL;
+        REQUIRE_OK(blip_connection_snapshot(pair.client, &one));
+        REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &all));
+        CHECK_INT(figure(one, BLIP_COUNTER_ROUND_TRIPS), asked);
+        uint64_t time = figure(one, BLIP_COUNTER_ROUND_TRIP_TIME);
+        CHECK_INT(figure(all, BLIP_COUNTER_ROUND_TRIP_TIME), time);
+        CHECK(time > trips_before);
+        trips_before = time;
+        uint64_t end = 0, of_one = 0, of_all = 0;
+        for (size_t index = 0; blip_counters_bucket(one, index, &end, &of_one) == BLIP_OK; index++) {
+            REQUIRE_OK(blip_counters_bucket(all, index, &end, &of_all));
+            CHECK_INT(of_one, of_all);
+        }
+        blip_counters_release(one);
+        blip_counters_release(all);
+    }
+    pair_close(&pair);
+}
+
+/* More than a loop keeps apart until somebody asks. */
+TEST(many_connections_are_added_up)
+{
+    enum { COUNT = 700 };
+    static blip_connection *many[COUNT];
+    struct pair pair;
+    blip_counters *counters = NULL;
+    pair_open(&pair, NULL);
+    for (int i = 0; i < COUNT; i++) {
+        REQUIRE_OK(blip_listener_connect(pair.listener, pair.client_runtime, NULL, &many[i]));
+        REQUIRE_OK(blip_connection_wait_open(many[i], SOON));
+    }
+    for (uint64_t round = 1; round <= 2; round++) {
+        for (int i = 0; i < COUNT; i++)
+            ask(many[i], "echo", "hello", false);
+        CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_MESSAGES_RECEIVED, round * COUNT, false));
+        CHECK(runtime_reaches(pair.server_runtime, BLIP_COUNTER_MESSAGES_SENT, round * COUNT, false));
+        REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
+        CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), round * COUNT);
+        CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_SENT), round * COUNT);
+        CHECK_INT(figure(counters, BLIP_COUNTER_ROUND_TRIPS), round * COUNT);
+        CHECK_INT(figure(counters, BLIP_COUNTER_REQUESTS_PENDING), 0);
+        blip_counters_release(counters);
+        REQUIRE_OK(blip_listener_snapshot(pair.listener, &counters));
+        CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), round * COUNT);
+        blip_counters_release(counters);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        REQUIRE_OK(blip_connection_close(many[i], 1000, S("")));
+        REQUIRE_OK(blip_connection_wait_closed(many[i], SOON));
+        blip_connection_release(many[i]);
+    }
+    CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_CONNECTIONS, 1, true));
+    REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
+    CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), 2 * COUNT);
+    blip_counters_release(counters);
+    pair_close(&pair);
+}
+
 TEST(who_is_refused_is_counted)
 {
     struct pair pair;
