@@ -64,15 +64,17 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
 
     /// Adds an event; true if the queue is now full, and `connection` should stop reading until it is resumed.
     func push(_ event: Event, pausing connection: Connection? = nil) -> Bool {
-        locked {
-            guard !isAbandoned else { return false }
+        let (hasSleeper, isFull) = locked { () -> (Bool, Bool) in
+            guard !isAbandoned else { return (false, false) }
             events.append(event)
-            if sleepers > 0 { pthread_cond_signal(condition) }
             signalDescriptor()
-            guard events.count - head >= capacity, let connection else { return false }
+            guard events.count - head >= capacity, let connection else { return (sleepers > 0, false) }
             paused.append(connection)
-            return true
+            return (sleepers > 0, true)
         }
+        // Behind the lock: who is woken needs it first, and would go to sleep again at once.
+        if hasSleeper { pthread_cond_signal(condition) }
+        return isFull
     }
 
     private func signalDescriptor() {
@@ -104,9 +106,9 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     public func wake() {
         locked {
             isWoken = true
-            pthread_cond_signal(condition)
             signalDescriptor()
         }
+        pthread_cond_signal(condition)
     }
 
     /// Takes up to `max` events; waits up to `timeout` milliseconds (−1 for ever) for the first.

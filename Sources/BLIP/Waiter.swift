@@ -35,8 +35,9 @@ final class Waiter: @unchecked Sendable {
             self.status = status
             self.message = message
         }
-        pthread_cond_broadcast(condition)
         pthread_mutex_unlock(mutex)
+        // Behind the lock, which who is woken needs first.
+        pthread_cond_broadcast(condition)
     }
 
     /// Waits until signalled; false when the time (milliseconds, −1 for ever) is over first.
