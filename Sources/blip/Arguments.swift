@@ -22,11 +22,11 @@ struct Arguments {
         }
         guard !has("--help") else { return }
         if operands.count < command.operandCount.lowerBound {
-            throw .usage("too few arguments: the form is blip \(command.name) \(command.operands)")
+            throw .usage("too few arguments: the form is \(command.form)")
         }
         if operands.count > command.operandCount.upperBound {
             let extra = Terminal.escape(operands[command.operandCount.upperBound])
-            throw .usage("unexpected argument \(extra): the form is blip \(command.name) \(command.operands)")
+            throw .usage("unexpected argument \(extra): the form is \(command.form)")
         }
     }
 

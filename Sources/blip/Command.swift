@@ -8,6 +8,9 @@ struct Command: Sendable {
     let notes: String
     let run: @Sendable (Arguments) throws(Failure) -> Int32
 
+    /// How the command is called, without options.
+    var form: String { operands.isEmpty ? "blip \(name)" : "blip \(name) \(operands)" }
+
     var help: String {
         let rows = options.map { ($0.synopsis, $0.help) }
         let width = rows.map(\.0.count).max() ?? 0
@@ -17,7 +20,7 @@ struct Command: Sendable {
         return """
             \(summary)
 
-            Usage: blip \(name) \(operands) [OPTION]...
+            Usage: \(form) [OPTION]...
 
             Options:
             \(lines.joined())

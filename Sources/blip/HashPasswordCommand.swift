@@ -10,13 +10,12 @@ enum HashPasswordCommand {
         operandCount: 0...0,
         options: [.helpOption],
         notes: """
-            The first line counts. "NAME:" and the hash make a line of a file for blip serve --user @FILE.
+            The first line counts; a terminal does not show it. "NAME:" and the hash make a line of a file for blip serve --user @FILE.
             """,
         run: run)
 
     private static func run(_ arguments: Arguments) throws(Failure) -> Int32 {
-        let text = try Secret.read(STDIN_FILENO, limit: 1 << 16, "standard input")
-        guard let password = text.split(separator: "\n").first.map({ String($0) }) else {
+        guard let password = try Secret.line() else {
             throw .usage("there is no password on standard input")
         }
         var buffer = [UInt8](repeating: 0, count: Int(BLIP_PASSWORD_HASH_SIZE))

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -113,3 +114,36 @@ def test_no_progress_without_a_terminal(server):
         timeout=30,
     )
     assert (result.stdout, result.stderr) == (b"300009", b"")
+
+
+def test_a_typed_password_is_not_shown():
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([BLIP, "hash-password"], stdin=terminal, stdout=subprocess.PIPE, stderr=terminal)
+    shown, deadline = b"", time.monotonic() + 10
+    while b"password: " not in shown and time.monotonic() < deadline:
+        if select.select([controller], [], [], 0.2)[0]:
+            shown += os.read(controller, 4096)
+    while termios.tcgetattr(terminal)[3] & termios.ECHO and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.write(controller, b"s3cr3t\n")
+    out, _ = process.communicate(timeout=10)
+    while select.select([controller], [], [], 0.2)[0]:
+        shown += os.read(controller, 4096)
+    assert process.returncode == 0 and out.startswith(b"$scrypt$")
+    assert b"s3cr3t" not in shown
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO
+    os.close(controller)
+    os.close(terminal)
+
+
+def test_the_terminal_is_as_before_when_a_password_is_not_typed():
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([BLIP, "hash-password"], stdin=terminal, stdout=subprocess.PIPE, stderr=terminal)
+    deadline = time.monotonic() + 10
+    while termios.tcgetattr(terminal)[3] & termios.ECHO and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == -signal.SIGINT
+    assert termios.tcgetattr(terminal)[3] & termios.ECHO
+    os.close(controller)
+    os.close(terminal)
