@@ -2339,7 +2339,7 @@ blip_status blip_connection_options_set_service_lookup(
 /**
  * Says whether a URL can be connected to, and if not, what is wrong with it.
  *
- * @param url The URL: ws, wss, ws+unix or wss+unix.
+ * @param url The URL, of any scheme that blip_connection_new knows.
  * @param error Receives what is wrong, where and why, if the answer is BLIP_ERROR_URL; may be NULL.
  * @return BLIP_OK; BLIP_ERROR_URL; BLIP_ERROR_TEXT: not UTF-8, or with a NUL; BLIP_ERROR_ARGUMENT:
  *     url is not usable; BLIP_ERROR_RESOURCES.

@@ -31,7 +31,7 @@ struct StatusText {
         case BLIP_ERROR_URL:
             StatusText(
                 name: "BLIP_ERROR_URL",
-                message: "The URL cannot be parsed, or its scheme is not ws, wss, ws+unix or wss+unix.")
+                message: "The URL cannot be parsed, or its scheme is unknown.")
         case BLIP_ERROR_NOT_FOUND:
             StatusText(name: "BLIP_ERROR_NOT_FOUND", message: "There is no such thing.")
         case BLIP_ERROR_UNSUPPORTED:
