@@ -15,6 +15,9 @@ LIBRARY := libblip.so.$(VERSION)
 SONAME := libblip.so.$(MAJOR)
 
 ROOT := $(CURDIR)
+ifneq ($(words $(ROOT)),1)
+$(error make cannot work in a folder whose path has spaces: '$(ROOT)')
+endif
 BUILD := $(ROOT)/build
 VENV := $(BUILD)/venv
 RESULTS := $(BUILD)/results
@@ -213,10 +216,11 @@ format: ## format the Swift sources in place
 	$(SWIFT) format -i -r Sources Tests Package.swift
 
 .PHONY: lint
-lint: ## check format, layers and forbidden constructs
+lint: ## check format, layers, forbidden constructs and scripts
 	$(SWIFT) format lint --strict -r Sources Tests Package.swift
 	$(PYTHON) scripts/check-sources
 	$(PYTHON) scripts/check-features
+	scripts/check-shell
 
 .PHONY: clean
 clean: ## remove everything that was built

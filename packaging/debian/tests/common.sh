@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # A server of the installed tool for the time of a test; its port is in $port.
 set -eu
 cd "${AUTOPKGTEST_TMP:-$(mktemp -d)}"
