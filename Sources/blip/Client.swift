@@ -204,6 +204,8 @@ struct Client {
 
     private func advice(_ status: blip_status, _ detail: Detail?) -> String? {
         switch status {
+        case _ where detail?.text.hasPrefix("The proxy ") == true, BLIP_ERROR_PROXY:
+            "check --proxy, or the variables http_proxy, https_proxy and all_proxy"
         case BLIP_ERROR_REFUSED where isUnix:
             "nothing listens there: start a server with blip serve"
         case BLIP_ERROR_FILE where isUnix:
@@ -212,8 +214,6 @@ struct Client {
             isUnix ? "check the permissions of the socket and its folder" : "a firewall may forbid it"
         case BLIP_ERROR_REFUSED:
             "nothing listens there: check host and port, or start a server with blip serve"
-        case BLIP_ERROR_PROXY:
-            "check --proxy, or the variables http_proxy, https_proxy and all_proxy"
         case BLIP_ERROR_URL:
             "check the variables http_proxy, https_proxy and all_proxy"
         case BLIP_ERROR_RESOLVE:

@@ -38,6 +38,14 @@ def test_a_proxy_that_refuses_is_named_without_its_password():
         assert "secret" not in text
 
 
+def test_a_proxy_that_is_not_there_is_what_the_advice_is_about():
+    with Proxy() as proxy:
+        url = proxy.url()
+    result = blip("request", "ws://127.0.0.1:9/", "echo", "--proxy", url, env=CLEAN)
+    text = result.stderr.decode()
+    assert result.returncode == 2 and url in text and "check --proxy" in text and "blip serve" not in text, text
+
+
 @pytest.mark.parametrize("options", [["--proxy", "ftp://x"], ["-4", "-6"], ["--interface"]])
 def test_what_cannot_be_meant(options):
     result = blip("request", "ws://127.0.0.1:9/", "echo", *options, env=CLEAN)
