@@ -6582,8 +6582,8 @@ void blip_reconnector_release(blip_reconnector *reconnector);
 /**
  * Sets how long it waits between tries.
  *
- * Defaults 500, 30,000 and 200. Before try n+1 it waits for a random time up to initial ·
- * (growth/100)^(n−1), at most maximum.
+ * Defaults 500, 30,000 and 200. Before try n+1 it waits for a random time up to initial *
+ * (growth / 100)^(n - 1), at most maximum.
  *
  * @param reconnector The reconnector.
  * @param initial The longest wait behind the first failure, in milliseconds.
