@@ -181,8 +181,8 @@ TEST(every_round_trip_is_counted_once)
         asked += (uint64_t)times[step];
         CHECK(connection_reaches(pair.client, BLIP_COUNTER_ROUND_TRIPS, asked));
         blip_counters *one = NULL, *all = NULL;
-        REQUIRE_OK(blip_connection_snapshot(pair.client, &one));
-        REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &all));
+        REQUIRE_OK(blip_connection_counters(pair.client, &one));
+        REQUIRE_OK(blip_runtime_counters(pair.client_runtime, &all));
         CHECK_INT(figure(one, BLIP_COUNTER_ROUND_TRIPS), asked);
         uint64_t time = figure(one, BLIP_COUNTER_ROUND_TRIP_TIME);
         CHECK_INT(figure(all, BLIP_COUNTER_ROUND_TRIP_TIME), time);
@@ -216,13 +216,13 @@ TEST(many_connections_are_added_up)
             ask(many[i], "echo", "hello", false);
         CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_MESSAGES_RECEIVED, round * COUNT, false));
         CHECK(runtime_reaches(pair.server_runtime, BLIP_COUNTER_MESSAGES_SENT, round * COUNT, false));
-        REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
+        REQUIRE_OK(blip_runtime_counters(pair.client_runtime, &counters));
         CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), round * COUNT);
         CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_SENT), round * COUNT);
         CHECK_INT(figure(counters, BLIP_COUNTER_ROUND_TRIPS), round * COUNT);
         CHECK_INT(figure(counters, BLIP_COUNTER_REQUESTS_PENDING), 0);
         blip_counters_release(counters);
-        REQUIRE_OK(blip_listener_snapshot(pair.listener, &counters));
+        REQUIRE_OK(blip_listener_counters(pair.listener, &counters));
         CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), round * COUNT);
         blip_counters_release(counters);
     }
@@ -232,7 +232,7 @@ TEST(many_connections_are_added_up)
         blip_connection_release(many[i]);
     }
     CHECK(runtime_reaches(pair.client_runtime, BLIP_COUNTER_CONNECTIONS, 1, true));
-    REQUIRE_OK(blip_runtime_snapshot(pair.client_runtime, &counters));
+    REQUIRE_OK(blip_runtime_counters(pair.client_runtime, &counters));
     CHECK_INT(figure(counters, BLIP_COUNTER_MESSAGES_RECEIVED), 2 * COUNT);
     blip_counters_release(counters);
     pair_close(&pair);
