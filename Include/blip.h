@@ -173,6 +173,9 @@ typedef struct blip_connection blip_connection;
 /** Options of a listener, copied when it is made. Since 1.0. */
 typedef struct blip_listener_options blip_listener_options;
 
+/** How a listener serves files, copied when it is told to. Since 1.0. */
+typedef struct blip_files_options blip_files_options;
+
 /** Accepts connections on a port or a Unix socket. Since 1.0. */
 typedef struct blip_listener blip_listener;
 
@@ -2599,89 +2602,6 @@ blip_status blip_connection_set_timeout_callback(
     void (*release_context)(void *));
 
 /**
- * Takes one more reference.
- *
- * @param trust The trust object.
- * @return trust, or NULL if it is not good.
- *
- * Ownership: the reference is the caller's: blip_trust_release.
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_trust *blip_trust_retain(blip_trust *trust);
-
-/**
- * Gives a reference back; the last one refuses the peer, if there was no answer.
- *
- * @param trust The trust object; NULL is fine.
- *
- * Ownership: the caller's reference ends.
- * Threads: [any] [callback]. Since 1.0.
- */
-void blip_trust_release(blip_trust *trust);
-
-/**
- * Gives a certificate that the peer has sent.
- *
- * @param trust The trust object.
- * @param index 0: the peer's own; from 1: those that are to lead to an authority, as they came.
- * @param der Receives the certificate in DER.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: der is NULL;
- *     BLIP_ERROR_NOT_FOUND: there are not so many.
- *
- * Ownership: der: it lies in the trust object: valid while that lives.
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_status blip_trust_certificate(blip_trust *trust, size_t index, blip_slice *der);
-
-/**
- * Gives whom the certificate should be for.
- *
- * @param trust The trust object.
- * @param host Receives a host name or IP address.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: host is NULL;
- *     BLIP_ERROR_NOT_FOUND: nobody in particular, as of clients.
- *
- * Ownership: host: it lies in the trust object: valid while that lives.
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_status blip_trust_host(blip_trust *trust, blip_slice *host);
-
-/**
- * Gives OpenSSL's opinion of the certificate, by the authorities of the options.
- *
- * @param trust The trust object.
- * @param code Receives 0: it would trust the peer; else a number of X509_STORE_CTX_get_error(3).
- * @param text Receives OpenSSL's words for it.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: code or text is NULL.
- *
- * Ownership: text: it lies in the trust object: valid while that lives.
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_status blip_trust_verdict(blip_trust *trust, int32_t *code, blip_slice *text);
-
-/**
- * Trusts the peer: the handshake goes on.
- *
- * @param trust The trust object.
- * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
- *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
- *
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_status blip_trust_accept(blip_trust *trust);
-
-/**
- * Refuses the peer: the connection ends with BLIP_ERROR_CERTIFICATE.
- *
- * @param trust The trust object.
- * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
- *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
- *
- * Threads: [any] [callback]. Since 1.0.
- */
-blip_status blip_trust_reject(blip_trust *trust);
-
-/**
  * Sets who is asked when a server wants authentication that the options do not have.
  *
  * Takes the place of the one before. Without it such a connection fails with
@@ -3476,6 +3396,20 @@ blip_status blip_connection_perform(
     blip_connection *connection, blip_perform_fn fn, void *context,
     void (*release_context)(void *));
 
+/** @} */
+
+/**
+ * @defgroup counters Counters
+ *
+ * What has happened on a connection, on all connections that a listener has accepted, or on all
+ * that a runtime ever had. A snapshot has all figures of one moment, the end of a turn of the loop;
+ * round trips alone are counted at once. Figures that count only grow, and what an ended connection
+ * has counted stays in the sums. Counting costs nothing that could be felt, so it is always on.
+ * Snapshots can be added up, over processes too: their buckets are the same everywhere.
+ *
+ * @{
+ */
+
 /** A figure of a connection: messages whose last frame was sent. Since 1.0. */
 #define BLIP_COUNTER_MESSAGES_SENT 1
 
@@ -3574,20 +3508,6 @@ blip_status blip_connection_perform(
  */
 blip_status blip_connection_counter_values(
     blip_connection *connection, const int32_t *which, uint64_t *values, size_t count);
-
-/** @} */
-
-/**
- * @defgroup counters Counters
- *
- * What has happened on a connection, on all connections that a listener has accepted, or on all
- * that a runtime ever had. A snapshot has all figures of one moment, the end of a turn of the loop;
- * round trips alone are counted at once. Figures that count only grow, and what an ended connection
- * has counted stays in the sums. Counting costs nothing that could be felt, so it is always on.
- * Snapshots can be added up, over processes too: their buckets are the same everywhere.
- *
- * @{
- */
 
 /**
  * Takes the figures of a connection.
@@ -3746,6 +3666,101 @@ blip_status blip_counters_percentile(
  */
 blip_status blip_counters_bucket(
     blip_counters *counters, size_t index, uint64_t *end, uint64_t *count);
+
+/** @} */
+
+/**
+ * @defgroup trusts Certificates to judge
+ *
+ * What blip_trust_fn is given: the certificates that a peer has sent, whom they should be for, and
+ * OpenSSL's opinion of them. It is answered once, by blip_trust_accept or blip_trust_reject, in the
+ * callback or later on any thread.
+ *
+ * @{
+ */
+
+/**
+ * Takes one more reference.
+ *
+ * @param trust The trust object.
+ * @return trust, or NULL if it is not good.
+ *
+ * Ownership: the reference is the caller's: blip_trust_release.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_trust *blip_trust_retain(blip_trust *trust);
+
+/**
+ * Gives a reference back; the last one refuses the peer, if there was no answer.
+ *
+ * @param trust The trust object.
+ *
+ * Ownership: ends one of the caller's references; NULL and bad handles are ignored.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+void blip_trust_release(blip_trust *trust);
+
+/**
+ * Gives a certificate that the peer has sent.
+ *
+ * @param trust The trust object.
+ * @param index 0: the peer's own; from 1: those that are to lead to an authority, as they came.
+ * @param der Receives the certificate in DER.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: der is NULL;
+ *     BLIP_ERROR_NOT_FOUND: there are not so many.
+ *
+ * Ownership: der: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_certificate(blip_trust *trust, size_t index, blip_slice *der);
+
+/**
+ * Gives whom the certificate should be for.
+ *
+ * @param trust The trust object.
+ * @param host Receives a host name or IP address.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: host is NULL;
+ *     BLIP_ERROR_NOT_FOUND: nobody in particular, as of clients.
+ *
+ * Ownership: host: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_host(blip_trust *trust, blip_slice *host);
+
+/**
+ * Gives OpenSSL's opinion of the certificate, by the authorities of the options.
+ *
+ * @param trust The trust object.
+ * @param code Receives 0: it would trust the peer; else a number of X509_STORE_CTX_get_error(3).
+ * @param text Receives OpenSSL's words for it.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: code or text is NULL.
+ *
+ * Ownership: text: it lies in the trust object: valid while that lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_verdict(blip_trust *trust, int32_t *code, blip_slice *text);
+
+/**
+ * Trusts the peer: the handshake goes on.
+ *
+ * @param trust The trust object.
+ * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_accept(blip_trust *trust);
+
+/**
+ * Refuses the peer: the connection ends with BLIP_ERROR_CERTIFICATE.
+ *
+ * @param trust The trust object.
+ * @return BLIP_OK, also if the connection has ended meanwhile; BLIP_ERROR_HANDLE,
+ *     BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was answered before.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_trust_reject(blip_trust *trust);
 
 /** @} */
 
@@ -6020,30 +6035,29 @@ blip_status blip_listener_error(blip_listener *listener, blip_error **error);
  *
  * A listener's port can answer browsers too: with the files below a folder, and pages to look at
  * them. Nothing of it is on unless a program asks for it, and connections that speak BLIP are not
- * concerned. Such connections count for blip_listener_options_set_max_connections(). Users, client
+ * concerned. Such connections count for blip_listener_options_set_max_connections. Users, client
  * certificates and the accept callback (for each request) decide about them as about others; no
  * other callback tells of them.
  *
  * @{
  */
 
-/** How a listener serves files. One thread at a time. Since 1.0. */
-typedef struct blip_files_options blip_files_options;
-
 /**
  * Makes options with the defaults: read only, hidden names left out.
  *
- * @return The options; NULL only in a process that has no memory left.
- * Ownership: the caller releases it with blip_files_options_release().
+ * @return The options; NULL if memory or handles ran out.
+ *
+ * Ownership: the options are the caller's: blip_files_options_release.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_files_options *blip_files_options_new(void);
 
 /**
- * Releases options; listeners have copied them.
+ * Gives the options back; listeners have copied them.
  *
- * @param options The options; NULL is fine.
- * Ownership: the handle is dead afterwards.
+ * @param options The options.
+ *
+ * Ownership: ends the caller's reference; NULL and bad handles are ignored.
  * Threads: [any] [callback]. Since 1.0.
  */
 void blip_files_options_release(blip_files_options *options);
@@ -6056,8 +6070,8 @@ void blip_files_options_release(blip_files_options *options);
  *
  * @param options The options.
  * @param writable Whether files may be changed; default false.
- * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_files_options_set_writable(blip_files_options *options, bool writable);
@@ -6067,8 +6081,8 @@ blip_status blip_files_options_set_writable(blip_files_options *options, bool wr
  *
  * @param options The options.
  * @param replace Whether files may be replaced; default false.
- * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_files_options_set_replace(blip_files_options *options, bool replace);
@@ -6078,8 +6092,8 @@ blip_status blip_files_options_set_replace(blip_files_options *options, bool rep
  *
  * @param options The options.
  * @param hidden Whether such names are there; default false.
- * @return BLIP_OK, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
+ *
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_files_options_set_hidden(blip_files_options *options, bool hidden);
@@ -6089,8 +6103,8 @@ blip_status blip_files_options_set_hidden(blip_files_options *options, bool hidd
  *
  * @param options The options.
  * @param bytes The most bytes, 1 or more; default 1 GiB.
- * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: bytes is 0.
+ *
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_files_options_set_upload_limit(blip_files_options *options, uint64_t bytes);
@@ -6107,9 +6121,11 @@ blip_status blip_files_options_set_upload_limit(blip_files_options *options, uin
  * @param prefix Where the files are in URLs, as "/files/"; "/" for all that is not taken.
  * @param folder The folder; it is opened now.
  * @param options Options, copied; NULL: the defaults.
- * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_FILE (blip_listener_error() tells more),
- *     BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     prefix does not begin with a slash or cannot be in a URL, or folder is empty;
+ *     BLIP_ERROR_FILE: folder is none, or cannot be read; blip_listener_error has the detail.
+ *
+ * Ownership: prefix and folder are borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_listener_serve_files(
@@ -6127,9 +6143,10 @@ blip_status blip_listener_serve_files(
  *
  * @param listener The listener.
  * @param prefix Where the page is, as "/dashboard/".
- * @return BLIP_OK, BLIP_ERROR_ARGUMENT, BLIP_ERROR_STATE (it has one), BLIP_ERROR_HANDLE,
- *     BLIP_ERROR_FORKED.
- * Ownership: nothing changes hands.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT:
+ *     prefix does not begin with a slash or cannot be in a URL; BLIP_ERROR_STATE: it has one.
+ *
+ * Ownership: prefix is borrowed for the call.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_listener_serve_dashboard(blip_listener *listener, blip_slice prefix);
