@@ -11,6 +11,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parent.parent
 
 USE = """
+import asyncio
 import gzip
 from typing import AsyncIterator, Iterator
 
@@ -34,6 +35,21 @@ async def main() -> None:
     async with blip.serve("127.0.0.1", 0) as listener:
         port: int = listener.port
 
+class Wire(blip.Transport):
+    def send(self, frame: bytes) -> bool:
+        return self.did_receive(frame)
+
+async def without_a_network(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    here, there = blip.pair()
+    async with here, blip.connect_transport(blip.StreamTransport(reader, writer), "BLIP") as connection:
+        agrees: bool = await connection.say_bye()
+    await blip.connect_transport(Wire(), handlers={"p": handler_of_bye}, on_close_request=lambda peer: not agrees)
+
+async def handler_of_bye(request: blip.Request) -> None:
+    await request.connection.say_bye()
+
+with blip.sync.connect_transport(blip.sync.PipeTransport(0, 1)):
+    pass
 with blip.sync.connect(unix_path="/run/socket", path="/chat", tls=True):
     pass
 with blip.sync.connect("ws://localhost/") as connection:

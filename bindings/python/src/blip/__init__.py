@@ -10,7 +10,21 @@
 from __future__ import annotations
 
 from . import sync
-from ._asyncio import Connection, Listener, Pool, Reconnector, Reply, Request, connect, reconnect, serve
+from ._asyncio import (
+    Connection,
+    Listener,
+    Pool,
+    Reconnector,
+    Reply,
+    Request,
+    connect,
+    connect_transport,
+    pair,
+    reconnect,
+    serve,
+)
+from ._streams import StreamTransport
+from ._transport import Transport
 from ._trust import Trust
 from ._authentication import Challenge, clear_cookies, cookies, hash_password, set_cookie
 from ._body import Body
@@ -49,7 +63,6 @@ __all__ = [
     "Body",
     "Cancelled",
     "Challenge",
-    "Trust",
     "ConnectTimedOut",
     "Connection",
     "ConnectionClosed",
@@ -69,16 +82,21 @@ __all__ = [
     "Response",
     "ResponseError",
     "Status",
+    "StreamTransport",
     "TimeoutError",
+    "Transport",
+    "Trust",
     "UsageError",
     "clear_cookies",
     "connect",
+    "connect_transport",
     "cookies",
-    "reconnect",
     "counters",
     "hash_password",
     "metrics_text",
     "new_trace",
+    "pair",
+    "reconnect",
     "serve",
     "set_cookie",
     "sync",

@@ -45,9 +45,14 @@ from ._connection import (
     PathLike,
     milliseconds,
     new_connection,
+    new_connection_over,
+    new_connection_to,
     new_listener,
+    new_pair,
     url_of,
 )
+from ._driver import loop_driver
+from ._transport import Transport
 from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind, bind_waiting
 from ._message import (
@@ -78,6 +83,7 @@ from ._life import (
 from .errors import ResponseError, check, connect_failure, failure, listener_failure
 
 _connection_connect = bind("blip_connection_connect")
+_connection_wait_open = bind_waiting("blip_connection_wait_open")
 _connection_send = bind("blip_connection_send")
 _connection_set_open_callback = bind("blip_connection_set_open_callback")
 _connection_set_close_callback = bind("blip_connection_set_close_callback")
@@ -776,24 +782,38 @@ class Connection(_Sender, BaseConnection):
 
 
 class _ClientConnection(Connection):
-    async def _open(self) -> None:
-        opened: asyncio.Future[int] = self._loop.create_future()
-        self._opened: Optional[asyncio.Future[int]] = opened
+    _opened: Optional[asyncio.Future[int]] = None
+
+    def _watch(self) -> int:
+        """Asks for open and close events. The result says if the connection has ended already."""
         for setter, method in (
             (_connection_set_open_callback, _ClientConnection._on_open),
             (_connection_set_close_callback, _ClientConnection._on_close),
         ):
             context = self._pump.expect(OwnerCall(self, method))
             self._contexts.append(context)
-            check(setter(self._handle, None, context, None))
-        status = _connection_connect(self._handle)
-        if status >= 0:
-            try:
+            status: int = setter(self._handle, None, context, None)
+            if status == Status.CLOSED:
+                self._did_close(status)
+                return status
+            check(status)
+        return 0
+
+    async def _open(self, begin: Callable[[int], int]) -> None:
+        """Waits until the connection is open. `begin` begins to connect: AGAIN, it will be open; 0, it is."""
+        opened: asyncio.Future[int] = self._loop.create_future()
+        self._opened = opened
+        try:
+            status = self._watch()
+            if status >= 0:
+                status = begin(self._handle)
+            if status == _ffi.AGAIN:
                 status = await opened
-            except BaseException:
-                self._start_close(1001, "")
-                raise
-        self._opened = None
+        except BaseException:
+            self._start_close(1001, "")
+            raise
+        finally:
+            self._opened = None
         if status < 0:
             raise connect_failure(status, self._handle)
 
@@ -834,8 +854,15 @@ class _Connecting(_Awaitable):
 
     _call = "blip.connect"
 
-    def __init__(self, url: str, handlers: Optional[Mapping[Optional[str], AnyHandler]], given: Dict[str, Any]) -> None:
-        self._url = url
+    def __init__(
+        self,
+        make: Callable[[int], int],
+        begin: Callable[[int], int],
+        handlers: Optional[Mapping[Optional[str], AnyHandler]],
+        given: Dict[str, Any],
+    ) -> None:
+        self._make = make
+        self._begin = begin
         self._handlers = handlers
         self._given = given
         self._connection: Optional[Connection] = None
@@ -846,7 +873,7 @@ class _Connecting(_Awaitable):
     async def _connect(self) -> Connection:
         pump = loop_pump(Reply)
         connection = _ClientConnection()
-        connection._setup(new_connection(self._url, pump.queue, self._given), pump)
+        connection._setup(self._make(pump.queue), pump)
         connection._add_handlers(self._handlers)
         if self._given.get("on_challenge") is not None:
             take_challenges(connection, pump, self._given["on_challenge"])
@@ -854,7 +881,7 @@ class _Connecting(_Awaitable):
             take_trust(connection, pump, self._given["on_trust"])
         if self._given.get("on_close_request") is not None:
             connection.on_close_request(self._given["on_close_request"])
-        await connection._open()
+        await connection._open(self._begin)
         return connection
 
     async def __aenter__(self) -> Connection:
@@ -937,7 +964,79 @@ def connect(
     given = dict(locals())
     given.pop("url")
     given.pop("handlers")
-    return _Connecting(url_of(url, given), handlers, given)
+    address = url_of(url, given)
+    return _Connecting(lambda queue: new_connection(address, queue, given), _begin_to_connect, handlers, given)
+
+
+def _begin_to_connect(handle: int) -> int:
+    status: int = _connection_connect(handle)
+    return _ffi.AGAIN if status >= 0 else status
+
+
+def _state_of_opening(handle: int) -> int:
+    """Of a connection that opens by itself."""
+    status: int = _connection_wait_open(handle, 0)
+    return _ffi.AGAIN if status == Status.TIMEOUT else status
+
+
+def connect_transport(
+    transport: Transport,
+    subprotocol: str = "BLIP_3",
+    *,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+) -> _Connecting:
+    """A connection whose frames the program carries: `await connect_transport(transport)`, or in `async with`.
+
+    transport: a `StreamTransport`, or an object of a class of the program's, derived from `Transport`. subprotocol:
+    "BLIP_3", "BLIP" or "BLIP_1", after the first two maybe a plus sign and a name; the same on both sides, because
+    nothing is negotiated. timeout: seconds until the transport is open. The others are those of `connect`.
+
+    The connection lives on the thread of the asyncio loop. It is not in the sums of `counters()`.
+    """
+    given = dict(locals())
+    for name in ("transport", "subprotocol", "handlers"):
+        given.pop(name)
+
+    def make(queue: int) -> int:
+        return new_connection_over(transport, loop_driver(), subprotocol, queue, given)
+
+    def begin(handle: int) -> int:
+        transport.start()
+        return _ffi.AGAIN
+
+    return _Connecting(make, begin, handlers, given)
+
+
+def pair(
+    *,
+    subprotocols: Union[str, Sequence[str], None] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+) -> Tuple[Connection, Connection]:
+    """Two connections that are joined in memory and open; inside a running asyncio loop.
+
+    They speak the first of the subprotocols, by default BLIP 3. The other arguments are those of `connect`.
+    """
+    given = dict(locals())
+    pump = loop_pump(Reply)
+    ends = _ClientConnection(), _ClientConnection()
+    for end, handle in zip(ends, new_pair(pump.queue, given)):
+        end._setup(handle, pump)
+    for end in ends:
+        end._watch()
+    return ends
 
 
 class _Member(Connection):
@@ -1176,6 +1275,30 @@ class Listener(_Handlers, BaseListener):
     def _on_stopped(self, event: int) -> None:
         if not self._stopped.done():
             self._stopped.set_result(_event_status(event))
+
+    def connect(
+        self,
+        *,
+        subprotocols: Union[str, Sequence[str], None] = None,
+        read_timeout: Optional[float] = None,
+        write_timeout: Optional[float] = None,
+        close_timeout: Optional[float] = None,
+        frame_size: Optional[int] = None,
+        compression_level: Optional[int] = None,
+        limits: Optional[Mapping[str, int]] = None,
+        on_close_request: Optional[Callable[[Connection], Permission]] = None,
+        handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+    ) -> _Connecting:
+        """Connects to this listener in memory, without a socket: `await listener.connect()`, or in `async with`.
+
+        To the listener it is a client like others. The arguments are those of `blip.connect`.
+        """
+        given = dict(locals())
+        for name in ("self", "handlers"):
+            given.pop(name)
+        return _Connecting(
+            lambda queue: new_connection_to(self._handle, queue, given), _state_of_opening, handlers, given
+        )
 
     async def close(self, *, graceful: bool = True, timeout: Optional[float] = 10) -> None:
         """Stops listening and closes the connections: gracefully, within the timeout, or at once."""

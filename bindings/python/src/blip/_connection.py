@@ -11,7 +11,9 @@ from . import _ffi
 from ._counters import Counters, of_connection, of_listener
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
 from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
+from ._driver import Driver
 from ._pump import HandlerCall, Pump, log, runtime
+from ._transport import Transport
 from .errors import Error, ResponseError, UsageError, check, failure, listener_failure, url_failure, url_slice
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -42,6 +44,9 @@ _connection_options_new = bind("blip_connection_options_new")
 _connection_options_release = bind("blip_connection_options_release")
 _connection_new = bind_waiting("blip_connection_new")
 _connection_from_fd = bind_waiting("blip_connection_from_fd")
+_connection_pair = bind_waiting("blip_connection_pair")
+_connection_from_transport = bind_waiting("blip_connection_from_transport")
+_listener_connect = bind_waiting("blip_listener_connect")
 _connection_tls_alpn = bind("blip_connection_tls_alpn")
 _connection_tls_is_resumed = bind("blip_connection_tls_is_resumed")
 _connection_release = bind("blip_connection_release")
@@ -240,10 +245,8 @@ def _http_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_cookies", True)
 
 
-def new_connection(
-    url: str, queue: int, given: Dict[str, Any], make: Callable[..., int] = _connection_new
-) -> int:
-    """A connection that is not yet connecting, or what `make` makes of a URL and options."""
+def _connection_options(queue: int, given: Dict[str, Any]) -> Options:
+    """Options, which the caller releases."""
     options = Options("blip_connection_options_", _connection_options_new())
     try:
         options.set("set_queue", queue)
@@ -265,6 +268,18 @@ def new_connection(
             options.set("set_tls_server_name", text(given["server_name"]))
         _way_options(options, given)
         _http_options(options, given)
+        return options
+    except BaseException:
+        _connection_options_release(options.handle)
+        raise
+
+
+def new_connection(
+    url: str, queue: int, given: Dict[str, Any], make: Callable[..., int] = _connection_new
+) -> int:
+    """A connection that is not yet connecting, or what `make` makes of a URL and options."""
+    options = _connection_options(queue, given)
+    try:
         out = c_void_p()
         address = url_slice(url)
         if given.get("fd") is not None:
@@ -274,6 +289,48 @@ def new_connection(
         if status < 0:
             raise url_failure(status, address)
         return out.value or 0
+    finally:
+        _connection_options_release(options.handle)
+
+
+def new_pair(queue: int, given: Dict[str, Any]) -> Tuple[int, int]:
+    """Two connections that are joined in memory."""
+    options = _connection_options(queue, given)
+    try:
+        first, second = c_void_p(), c_void_p()
+        check(_connection_pair(runtime(), runtime(), options.handle, byref(first), byref(second)), "pair")
+        return first.value or 0, second.value or 0
+    finally:
+        _connection_options_release(options.handle)
+
+
+def new_connection_to(listener: int, queue: int, given: Dict[str, Any]) -> int:
+    """A connection to a listener of this process, in memory."""
+    options = _connection_options(queue, given)
+    try:
+        out = c_void_p()
+        status = _listener_connect(listener, runtime(), options.handle, byref(out))
+        if status < 0:
+            raise listener_failure(status, "cannot connect to the listener", listener)
+        return out.value or 0
+    finally:
+        _connection_options_release(options.handle)
+
+
+def new_connection_over(
+    transport: Transport, driver: Driver, subprotocol: str, queue: int, given: Dict[str, Any]
+) -> int:
+    """A connection over a transport of the program's, on a loop that Python runs."""
+    options = _connection_options(queue, given)
+
+    def make(runtime: int, handle: int) -> int:
+        out = c_void_p()
+        status = _connection_from_transport(runtime, handle, text(subprotocol), options.handle, byref(out))
+        check(status, f"subprotocol {subprotocol!r}")
+        return out.value or 0
+
+    try:
+        return transport._attach(driver, make)
     finally:
         _connection_options_release(options.handle)
 

@@ -1,8 +1,9 @@
 """Every function that libblip exports, with the exact types of blip.h.
 
 A test compares this table with the header: names, number and kind of arguments, results, constants.
-Handles are integers as wide as a pointer (None is NULL). Function pointers are always passed as NULL: what
-would be a callback arrives as an event of a queue, because no thread of the library may enter Python.
+Handles are integers as wide as a pointer (None is NULL). Function pointers are passed as NULL: what would be a
+callback arrives as an event of a queue, because no thread of the library may enter Python. Those of transports have
+functions, on loops that Python runs.
 """
 
 from __future__ import annotations

@@ -390,9 +390,19 @@ class OwnerCall:
 
 _state_lock = threading.Lock()
 _runtime = 0
-_loop_pumps: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopPump]" = weakref.WeakKeyDictionary()
+# A loop keeps its pump by the reader of its descriptor. A pump refers to its loop, by the futures of those who wait:
+# were it kept here, no loop that was closed meanwhile would ever go away.
+_loop_pumps: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[LoopPump]]" = (
+    weakref.WeakKeyDictionary()
+)
 _thread_pumps: Dict[str, ThreadPump] = {}
 _ended = False
+_endings: List[Callable[[], None]] = []
+
+
+def at_end(function: Callable[[], None]) -> None:
+    """Has the function called at exit, before the runtime stops."""
+    _endings.append(function)
 
 
 def runtime() -> int:
@@ -411,9 +421,11 @@ def runtime() -> int:
 def loop_pump(make_reply: Callable[[int, int], Received]) -> LoopPump:
     """The pump of the running asyncio loop."""
     loop = asyncio.get_running_loop()
-    pump = _loop_pumps.get(loop)
+    reference = _loop_pumps.get(loop)
+    pump = reference() if reference is not None else None
     if pump is None:
-        pump = _loop_pumps[loop] = LoopPump(loop, make_reply)
+        pump = LoopPump(loop, make_reply)
+        _loop_pumps[loop] = weakref.ref(pump)
     return pump
 
 
@@ -430,6 +442,8 @@ def _end() -> None:
     """At exit: no event thread is left in Python, and no thread of the library in TLS, when the process ends."""
     global _ended, _runtime
     _ended = True
+    for ending in _endings:
+        ending()
     for pump in list(_thread_pumps.values()):
         pump.end()
     if _runtime:
@@ -452,6 +466,7 @@ def _forget_parent() -> None:
         pump.ending = True
     _thread_pumps.clear()
     _loop_pumps.clear()
+    _endings.clear()
 
 
 atexit.register(_end)

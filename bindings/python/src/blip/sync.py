@@ -48,9 +48,15 @@ from ._connection import (
     PathLike,
     milliseconds,
     new_connection,
+    new_connection_over,
+    new_connection_to,
     new_listener,
+    new_pair,
     url_of,
 )
+from ._driver import thread_driver
+from ._streams import PipeTransport
+from ._transport import Transport
 from ._feed import AGAIN, CLOSED, Feed
 from ._ffi import Slice, Status, bind, bind_waiting
 from ._message import (
@@ -94,6 +100,7 @@ from .errors import Error, ResponseError, TimeoutError, check, connect_failure, 
 __all__ = [
     "Connection",
     "Listener",
+    "PipeTransport",
     "Pool",
     "Reconnector",
     "Reply",
@@ -101,6 +108,8 @@ __all__ = [
     "Response",
     "ResponseError",
     "connect",
+    "connect_transport",
+    "pair",
     "reconnect",
     "serve",
 ]
@@ -768,6 +777,11 @@ def connect(
     if on_challenge is not None or on_trust is not None:
         # While this thread waits, somebody has to answer.
         pump.start()
+    return _opened(connection)
+
+
+def _opened(connection: Connection) -> Connection:
+    """The connection, when it is open."""
     try:
         status: int = Status.TIMEOUT
         while status == Status.TIMEOUT:
@@ -782,6 +796,65 @@ def connect(
         rest_if_ending()
         raise connect_failure(status, connection._handle)
     return connection
+
+
+def connect_transport(
+    transport: Transport,
+    subprotocol: str = "BLIP_3",
+    *,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
+    timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+    on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+    workers: int = 0,
+) -> Connection:
+    """A connection whose frames the program carries, by a `PipeTransport` or a class of its own, derived from
+    `blip.Transport`.
+
+    The arguments are those of `blip.connect_transport` and `connect`. The transport's functions are called on a thread
+    that all connections of this kind share, so they must not wait.
+    """
+    given = dict(locals())
+    for name in ("transport", "subprotocol", "handlers", "workers", "on_close_request"):
+        given.pop(name)
+    pump = thread_pump("client", Reply)
+    connection = Connection()
+    connection._setup(new_connection_over(transport, thread_driver(), subprotocol, pump.queue, given), pump)
+    if workers:
+        connection._workers = _Workers(workers)
+    connection._add_handlers(handlers)
+    if on_close_request is not None:
+        connection.on_close_request(on_close_request)
+    try:
+        transport.start()
+    except BaseException:
+        connection._start_close(1001, "")
+        raise
+    return _opened(connection)
+
+
+def pair(
+    *,
+    subprotocols: Union[str, Sequence[str], None] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
+    close_timeout: Optional[float] = None,
+    frame_size: Optional[int] = None,
+    compression_level: Optional[int] = None,
+    limits: Optional[Mapping[str, int]] = None,
+) -> Tuple[Connection, Connection]:
+    """Two connections that are joined in memory and open; see `blip.pair`."""
+    given = dict(locals())
+    pump = thread_pump("client", Reply)
+    ends = Connection(), Connection()
+    for end, handle in zip(ends, new_pair(pump.queue, given)):
+        end._setup(handle, pump)
+    return ends
 
 
 class _Member(Connection):
@@ -1001,6 +1074,31 @@ class Listener(_Handlers, BaseListener):
 
     def _on_stopped(self, event: int) -> None:
         pass
+
+    def connect(
+        self,
+        *,
+        subprotocols: Union[str, Sequence[str], None] = None,
+        read_timeout: Optional[float] = None,
+        write_timeout: Optional[float] = None,
+        close_timeout: Optional[float] = None,
+        frame_size: Optional[int] = None,
+        compression_level: Optional[int] = None,
+        limits: Optional[Mapping[str, int]] = None,
+        on_close_request: Optional[Callable[[Connection], Permission]] = None,
+        handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
+    ) -> Connection:
+        """Connects to this listener in memory, without a socket; see `blip.Listener.connect`."""
+        given = dict(locals())
+        for name in ("self", "handlers", "on_close_request"):
+            given.pop(name)
+        pump = thread_pump("client", Reply)
+        connection = Connection()
+        connection._setup(new_connection_to(self._handle, pump.queue, given), pump)
+        connection._add_handlers(handlers)
+        if on_close_request is not None:
+            connection.on_close_request(on_close_request)
+        return _opened(connection)
 
     def close(self, *, graceful: bool = True, timeout: Optional[float] = 10) -> None:
         """Stops listening and closes the connections: gracefully, within the timeout, or at once."""
