@@ -1,5 +1,6 @@
 import CSystem
 import Glibc
+import Synchronization
 
 /// Events on their way to a thread of the program. Bounded: when it is full, the connections that feed it stop reading.
 public final class EventQueue: SlotOwner, @unchecked Sendable {
@@ -8,7 +9,9 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
 
     private let capacity: Int
     private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-    private let condition = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+    /// What those sleep on who wait for events; changes with each. A condition of the system would do, but takes the mutex
+    /// as contended when it wakes: one system call more for each event.
+    private let changes = UnsafeMutablePointer<Atomic<UInt32>>.allocate(capacity: 1)
     // Guarded by `mutex`.
     private var events: ContiguousArray<Event?> = []
     private var head = 0
@@ -23,18 +26,14 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     public init(capacity: UInt32) {
         self.capacity = capacity == 0 ? 4096 : Int(capacity)
         pthread_mutex_init(mutex, nil)
-        var attributes = pthread_condattr_t()
-        pthread_condattr_init(&attributes)
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        pthread_cond_init(condition, &attributes)
-        pthread_condattr_destroy(&attributes)
+        changes.initialize(to: Atomic(0))
     }
 
     deinit {
         if descriptor >= 0 { close(descriptor) }
-        pthread_cond_destroy(condition)
         pthread_mutex_destroy(mutex)
-        condition.deallocate()
+        changes.deinitialize(count: 1)
+        changes.deallocate()
         mutex.deallocate()
         HandleTable.freeSlot(slot)
     }
@@ -67,13 +66,14 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
         let (hasSleeper, isFull) = locked { () -> (Bool, Bool) in
             guard !isAbandoned else { return (false, false) }
             events.append(event)
+            changes.pointee.add(1, ordering: .relaxed)
             signalDescriptor()
             guard events.count - head >= capacity, let connection else { return (sleepers > 0, false) }
             paused.append(connection)
             return (sleepers > 0, true)
         }
         // Behind the lock: who is woken needs it first, and would go to sleep again at once.
-        if hasSleeper { pthread_cond_signal(condition) }
+        if hasSleeper { csystem_wake(changes) }
         return isFull
     }
 
@@ -106,9 +106,10 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
     public func wake() {
         locked {
             isWoken = true
+            changes.pointee.add(1, ordering: .relaxed)
             signalDescriptor()
         }
-        pthread_cond_signal(condition)
+        csystem_wake(changes)
     }
 
     /// Takes up to `max` events; waits up to `timeout` milliseconds (−1 for ever) for the first.
@@ -116,15 +117,14 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
         let deadline = timeout < 0 ? UInt64.max : monotonicNanoseconds() &+ nanoseconds(timeout)
         pthread_mutex_lock(mutex)
         while events.count == head, !isWoken, timeout != 0 {
+            let seen = changes.pointee.load(ordering: .relaxed)
             sleepers += 1
-            defer { sleepers -= 1 }
-            if timeout < 0 {
-                pthread_cond_wait(condition, mutex)
-            } else {
-                var time = timespec(
-                    tv_sec: Int(deadline / 1_000_000_000), tv_nsec: Int(deadline % 1_000_000_000))
-                if pthread_cond_timedwait(condition, mutex, &time) == ETIMEDOUT { break }
-            }
+            pthread_mutex_unlock(mutex)
+            csystem_wait(changes, seen, deadline)
+            let isLate = timeout > 0 && monotonicNanoseconds() >= deadline
+            pthread_mutex_lock(mutex)
+            sleepers -= 1
+            if isLate { break }
         }
         let count = min(max, events.count - head)
         var taken: [Event] = []

@@ -155,6 +155,15 @@ int csystem_epoll_wait(int epoll, csystem_event *events, int capacity, int timeo
     return count;
 }
 
+void csystem_wait(const void *word, uint32_t value, uint64_t deadline)
+{
+    struct timespec when = {.tv_sec = (time_t)(deadline / 1000000000u), .tv_nsec = (long)(deadline % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, deadline == UINT64_MAX ? NULL : &when, NULL,
+        FUTEX_BITSET_MATCH_ANY);
+}
+
+void csystem_wake(const void *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
 int csystem_eventfd(void) { RESULT(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 int csystem_eventfd_signal(int fd)

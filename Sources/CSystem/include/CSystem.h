@@ -87,6 +87,12 @@ static const uint32_t CSYSTEM_ERR = 0x008;
 static const uint32_t CSYSTEM_HUP = 0x010;
 static const uint32_t CSYSTEM_EDGE = 0x80000000;
 
+/* Sleeps while the word has the value, until csystem_wake or the deadline: nanoseconds of the monotonic clock, UINT64_MAX
+ * for none. May return early. */
+void csystem_wait(const void *word, uint32_t value, uint64_t deadline);
+/* Wakes one thread that sleeps on the word. */
+void csystem_wake(const void *word);
+
 int csystem_eventfd(void);
 int csystem_eventfd_signal(int fd);
 int csystem_timerfd(void);
