@@ -31,6 +31,9 @@ static const unsigned char engine_js[] = {
 static const unsigned char errors_js[] = {
 #embed "../../bindings/javascript/src/errors.js"
 };
+static const unsigned char growing_bytes_js[] = {
+#embed "../../bindings/javascript/src/growing-bytes.js"
+};
 static const unsigned char inflater_js[] = {
 #embed "../../bindings/javascript/src/inflater.js"
 };
@@ -55,6 +58,7 @@ static const struct {
     { "crc32.js", crc32_js, sizeof crc32_js },
     { "engine.js", engine_js, sizeof engine_js },
     { "errors.js", errors_js, sizeof errors_js },
+    { "growing-bytes.js", growing_bytes_js, sizeof growing_bytes_js },
     { "inflater.js", inflater_js, sizeof inflater_js },
     { "properties.js", properties_js, sizeof properties_js },
     { "varint.js", varint_js, sizeof varint_js },

@@ -128,9 +128,14 @@ export class Connection {
       if (!this.isOpen) throw new BlipError("local", FAILURES.closed, "The connection is closed.");
       if (signal?.aborted) throw aborted(signal);
       let timer = null;
-      let message = null;
       const tag = {
-        progress: onProgress,
+        progress: (received) => {
+          try {
+            onProgress?.(received);
+          } catch (error) {
+            giveUp(error);
+          }
+        },
         settle: (action) => {
           tag.settle = () => {};
           clearTimeout(timer);
@@ -140,8 +145,9 @@ export class Connection {
         resolve: (response) => tag.settle(() => resolve(response)),
         reject: (error) => tag.settle(() => reject(error)),
       };
+      const message = this.#engine.sendRequest(properties, body, { urgent }, tag);
       const giveUp = (error) => {
-        if (message) this.#engine.withdraw(message);
+        this.#engine.withdraw(message);
         this.#queued.delete(tag);
         tag.reject(error);
       };
@@ -151,7 +157,6 @@ export class Connection {
         const text = `No response came within ${timeout} ms.`;
         timer = setTimeout(() => giveUp(new BlipError("local", FAILURES.timeout, text)), timeout);
       }
-      message = this.#engine.sendRequest(properties, body, { urgent }, tag);
       this.#queued.add(tag);
       this.#flush();
     });
@@ -196,7 +201,7 @@ export class Connection {
         if (!event.noReply) this.#sendError(event.number, false, new BlipError("BLIP", 400, `Bad request: ${event.text}`));
         break;
       case "progress":
-        event.tag?.progress?.(event.received);
+        event.tag?.progress(event.received);
         break;
       case "failed":
         this.#finish(event.tag)?.reject(new BlipError("local", FAILURES.protocol, `A bad response: ${event.text}`));

@@ -1,6 +1,7 @@
 // BLIP 3 without I/O: frames in, events out; messages in, frames out. It has no clock and no socket.
 
 import { crc32 } from "./crc32.js";
+import { GrowingBytes } from "./growing-bytes.js";
 import { InflateError, Inflater } from "./inflater.js";
 import { decodeProperties } from "./properties.js";
 import { readVarint, varintSize, writeVarint } from "./varint.js";
@@ -81,13 +82,12 @@ class Incoming {
     this.kind = kind;
     this.number = number;
     this.flags = flags;
-    this.parts = [];
-    this.size = 0;
+    this.content = new GrowingBytes();
     this.wireBytes = 0;
-    this.lastAck = 0;
     this.propertiesSize = -1;
     this.prefix = 0;
-    this.isDropped = false;
+    /** Why nothing more of it is kept, or null. */
+    this.failure = null;
   }
 }
 
@@ -269,12 +269,16 @@ export class Engine {
     const table = type === REQUEST ? this.#requests : this.#responses;
     if (hasMore) table.set(number, incoming);
     else table.delete(number);
-    if (incoming.isDropped) return null;
-    this.#add(incoming, payload);
-    if (incoming.isDropped) return this.#fail(incoming, incoming.failure);
+    const wasGood = incoming.failure === null;
+    if (wasGood) this.#add(incoming, payload);
+    if (incoming.failure !== null) {
+      // A request is answered when it has ended: deployed peers cannot take an answer before.
+      const isDue = type === REQUEST ? !hasMore : wasGood;
+      return isDue ? this.#fail(incoming, incoming.failure) : null;
+    }
     if (hasMore) {
       if (type === REQUEST) return null;
-      return { type: "progress", tag: this.#waiting.get(number)?.tag, received: incoming.size };
+      return { type: "progress", tag: this.#waiting.get(number)?.tag, received: incoming.content.size };
     }
     return this.#finish(incoming);
   }
@@ -325,7 +329,8 @@ export class Engine {
 
   #acknowledge(incoming, size) {
     const before = incoming.wireBytes - size;
-    if (before === 0) return;
+    // Not for a first frame, unless it is so large that the sender must be waiting already.
+    if (before === 0 && size < WINDOW) return;
     if (Math.floor(before / ACK_INTERVAL) === Math.floor(incoming.wireBytes / ACK_INTERVAL)) return;
     const frame = new Uint8Array(24);
     let offset = writeVarint(frame, 0, incoming.number);
@@ -345,33 +350,29 @@ export class Engine {
       }
       [incoming.propertiesSize, incoming.prefix] = length;
     }
-    if (incoming.size + payload.length > this.#limits.message + this.#limits.properties) {
+    if (incoming.content.size + payload.length > this.#limits.message + this.#limits.properties) {
       return this.#drop(incoming, `It is larger than the ${this.#limits.message} bytes that are allowed.`);
     }
     if (this.#unfinishedBytes + payload.length > this.#limits.unfinishedBytes) {
       throw new ProtocolError(`Unfinished messages take more than ${this.#limits.unfinishedBytes} bytes.`, 1009);
     }
-    incoming.parts.push(payload.slice());
-    incoming.size += payload.length;
+    incoming.content.append(payload);
     this.#unfinishedBytes += payload.length;
   }
 
   #drop(incoming, text) {
-    incoming.isDropped = true;
     incoming.failure = text;
-    this.#forget(incoming);
+    this.#take(incoming);
   }
 
-  #forget(incoming) {
-    this.#unfinishedBytes -= incoming.size;
-    incoming.parts = [];
-    incoming.size = 0;
+  #take(incoming) {
+    this.#unfinishedBytes -= incoming.content.size;
+    return incoming.content.take();
   }
 
   #finish(incoming) {
     if (incoming.propertiesSize < 0) return this.#fail(incoming, "It is empty.");
-    const whole = incoming.parts.length === 1 ? incoming.parts[0] : join(incoming.parts, incoming.size);
-    this.#forget(incoming);
+    const whole = this.#take(incoming);
     const start = incoming.prefix;
     const end = start + incoming.propertiesSize;
     if (end > whole.length) return this.#fail(incoming, "Its properties are cut off.");
@@ -410,14 +411,4 @@ function content(properties, body) {
   bytes.set(properties, prefix);
   bytes.set(body, prefix + properties.length);
   return bytes;
-}
-
-function join(parts, size) {
-  const whole = new Uint8Array(size);
-  let offset = 0;
-  for (const part of parts) {
-    whole.set(part, offset);
-    offset += part.length;
-  }
-  return whole;
 }

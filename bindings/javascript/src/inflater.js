@@ -15,11 +15,16 @@ const DISTANCE_EXTRA = [
 ];
 const CODE_ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 const MAX_BITS = 15;
+/** Longer codes are rare, and a table for them would cost far more than the bytes that describe it. */
+const TABLE_BITS = 9;
 
 /** What is wrong with compressed bytes. */
 export class InflateError extends Error {}
 
-/** A Huffman code: a table that gives for the next bits the symbol and its length (RFC 1951 §3.2.2). */
+/**
+ * A Huffman code (RFC 1951 §3.2.2): a table that gives for the next bits the symbol and its length, and for longer codes
+ * the symbols in the order of their codes.
+ */
 class Code {
   constructor(lengths) {
     const counts = new Uint16Array(MAX_BITS + 1);
@@ -27,24 +32,46 @@ class Code {
     counts[0] = 0;
     this.bits = MAX_BITS;
     while (this.bits > 1 && counts[this.bits] === 0) this.bits--;
-    const next = new Uint16Array(MAX_BITS + 2);
+    // By length: the first code, and the place of its symbol among all.
+    const first = new Uint16Array(MAX_BITS + 2);
+    const place = new Uint16Array(MAX_BITS + 2);
     let left = 1;
     for (let length = 1; length <= MAX_BITS; length++) {
       left = left * 2 - counts[length];
       if (left < 0) throw new InflateError("a Huffman code has too many symbols");
-      next[length + 1] = (next[length] + counts[length]) << 1;
+      first[length + 1] = (first[length] + counts[length]) << 1;
+      place[length + 1] = place[length] + counts[length];
     }
-    this.table = new Uint16Array(1 << this.bits);
+    this.counts = counts;
+    this.first = first;
+    this.place = place;
+    this.symbols = new Uint16Array(lengths.length);
+    this.tableBits = Math.min(this.bits, TABLE_BITS);
+    this.table = new Uint16Array(1 << this.tableBits);
+    const next = first.slice();
     for (let symbol = 0; symbol < lengths.length; symbol++) {
       const length = lengths[symbol];
       if (length === 0) continue;
       let code = next[length]++;
+      this.symbols[place[length] + code - first[length]] = symbol;
+      if (length > this.tableBits) continue;
       let reversed = 0;
       for (let bit = 0; bit < length; bit++, code >>= 1) reversed = (reversed << 1) | (code & 1);
       for (let index = reversed; index < this.table.length; index += 1 << length) {
         this.table[index] = (symbol << 4) | length;
       }
     }
+  }
+
+  /** The symbol and its length, as in the table, of a code that is too long for it; 0: there is none. */
+  find(bits) {
+    let code = 0;
+    for (let length = 1; length <= this.bits; length++) {
+      code = (code << 1) | ((bits >>> (length - 1)) & 1);
+      const index = code - this.first[length];
+      if (index < this.counts[length]) return (this.symbols[this.place[length] + index] << 4) | length;
+    }
+    return 0;
   }
 }
 
@@ -184,7 +211,7 @@ export class Inflater {
       this.#bits |= input[this.#position++] << this.#bitCount;
       this.#bitCount += 8;
     }
-    const entry = code.table[this.#bits & ((1 << code.bits) - 1)];
+    const entry = code.table[this.#bits & ((1 << code.tableBits) - 1)] || code.find(this.#bits);
     const length = entry & 15;
     if (length === 0) throw new InflateError("invalid Huffman code");
     if (length > this.#bitCount) throw new InflateError("the compressed bytes are cut off");

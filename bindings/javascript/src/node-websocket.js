@@ -3,6 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import * as http from "node:http";
 import * as https from "node:https";
+import { GrowingBytes } from "./growing-bytes.js";
 
 const GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const MAX_MESSAGE = 64 << 20;
@@ -13,6 +14,12 @@ const BINARY = 2;
 const CLOSE = 8;
 const PING = 9;
 const PONG = 10;
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Whether a close frame may carry this code (RFC 6455 §7.4). */
+function isCloseCode(code) {
+  return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999);
+}
 
 export class NodeWebSocket {
   binaryType = "arraybuffer";
@@ -25,10 +32,15 @@ export class NodeWebSocket {
   onerror = null;
   #socket = null;
   #request;
+  /** What came and is not read: joined when the frame that begins it can be whole. */
+  #chunks = [];
+  #held = 0;
+  #needed = 2;
   #buffer = Buffer.alloc(0);
-  #parts = [];
-  #partsSize = 0;
+  #fragments = new GrowingBytes();
   #opcode = 0;
+  /** Nothing that still comes counts. */
+  #isDeaf = false;
   #hasSentClose = false;
   #closeCode = 1006;
   #closeReason = "";
@@ -144,7 +156,10 @@ export class NodeWebSocket {
   }
 
   #sendClose(code, reason) {
-    const text = Buffer.from(reason).subarray(0, 123);
+    const whole = Buffer.from(reason);
+    let size = Math.min(whole.length, 123);
+    while (size < whole.length && (whole[size] & 0xc0) === 0x80) size--;
+    const text = whole.subarray(0, size);
     const payload = Buffer.alloc(2 + text.length);
     payload.writeUInt16BE(code, 0);
     text.copy(payload, 2);
@@ -154,31 +169,44 @@ export class NodeWebSocket {
   }
 
   #received(bytes) {
-    this.#buffer = this.#buffer.length === 0 ? bytes : Buffer.concat([this.#buffer, bytes]);
-    while (!this.#isEnded && this.#frame());
+    if (this.#isDeaf) return;
+    this.#chunks.push(bytes);
+    this.#held += bytes.length;
+    if (this.#held < this.#needed) return;
+    this.#buffer = this.#chunks.length === 1 ? bytes : Buffer.concat(this.#chunks);
+    while (!this.#isDeaf && this.#frame());
+    this.#held = this.#isDeaf ? 0 : this.#buffer.length;
+    this.#chunks = this.#held > 0 ? [this.#buffer] : [];
+    this.#buffer = Buffer.alloc(0);
+  }
+
+  /** Whether so many bytes are here. */
+  #has(size) {
+    this.#needed = size;
+    return this.#buffer.length >= size;
   }
 
   /** Takes one frame; false if it is not here as a whole. */
   #frame() {
     const buffer = this.#buffer;
-    if (buffer.length < 2) return false;
+    if (!this.#has(2)) return false;
     const opcode = buffer[0] & 0x0f;
     let size = buffer[1] & 0x7f;
     let start = 2;
     if (buffer[0] & 0x70 || buffer[1] & 0x80) return this.#violated("A frame has bits that it must not have.");
     if (size === 126) {
-      if (buffer.length < 4) return false;
+      if (!this.#has(4)) return false;
       size = buffer.readUInt16BE(2);
       start = 4;
     } else if (size === 127) {
-      if (buffer.length < 10) return false;
+      if (!this.#has(10)) return false;
       const large = buffer.readBigUInt64BE(2);
       if (large > BigInt(MAX_MESSAGE)) return this.#violated("A frame is too large.", 1009);
       size = Number(large);
       start = 10;
     }
     if (opcode >= CLOSE && (size > 125 || !(buffer[0] & 0x80))) return this.#violated("A control frame is malformed.");
-    if (buffer.length < start + size) return false;
+    if (!this.#has(start + size)) return false;
     const payload = buffer.subarray(start, start + size);
     this.#buffer = buffer.subarray(start + size);
     return this.#act(opcode, (buffer[0] & 0x80) !== 0, payload);
@@ -192,15 +220,7 @@ export class NodeWebSocket {
       case PONG:
         return true;
       case CLOSE:
-        if (payload.length >= 2) {
-          this.#closeCode = payload.readUInt16BE(0);
-          this.#closeReason = payload.toString("utf8", 2);
-        } else {
-          this.#closeCode = 1005;
-        }
-        if (!this.#hasSentClose) this.#sendClose(payload.length >= 2 ? this.#closeCode : 1000, "");
-        this.#socket.end();
-        return false;
+        return this.#closed(payload);
       case TEXT:
       case BINARY:
       case CONTINUATION:
@@ -210,25 +230,40 @@ export class NodeWebSocket {
     }
   }
 
+  #closed(payload) {
+    let [code, reason] = [1005, ""];
+    if (payload.length > 0) {
+      code = payload.length > 1 ? payload.readUInt16BE(0) : 0;
+      if (!isCloseCode(code)) return this.#violated("A close frame has a code that may not be sent.");
+      try {
+        reason = decoder.decode(payload.subarray(2));
+      } catch {
+        return this.#violated("A close frame has a reason that is no text.", 1007);
+      }
+    }
+    this.#isDeaf = true;
+    [this.#closeCode, this.#closeReason] = [code, reason];
+    if (!this.#hasSentClose) this.#sendClose(code === 1005 ? 1000 : code, "");
+    this.#socket.end();
+    return false;
+  }
+
   #data(opcode, isFinal, payload) {
     const isContinued = this.#opcode !== 0;
     if ((opcode === CONTINUATION) !== isContinued) return this.#violated("Fragments are out of order.");
     if (!isContinued) this.#opcode = opcode;
-    this.#partsSize += payload.length;
-    if (this.#partsSize > MAX_MESSAGE) return this.#violated("A message is too large.", 1009);
-    this.#parts.push(payload);
+    if (this.#fragments.size + payload.length > MAX_MESSAGE) return this.#violated("A message is too large.", 1009);
+    this.#fragments.append(payload);
     if (!isFinal) return true;
-    const whole = this.#parts.length === 1 ? payload : Buffer.concat(this.#parts);
+    const { buffer } = this.#fragments.take();
     const kind = this.#opcode;
-    this.#parts = [];
-    this.#partsSize = 0;
     this.#opcode = 0;
-    const bytes = whole.buffer.slice(whole.byteOffset, whole.byteOffset + whole.length);
-    this.onmessage?.({ data: kind === TEXT ? whole.toString("utf8") : bytes });
+    this.onmessage?.({ data: kind === TEXT ? Buffer.from(buffer).toString("utf8") : buffer });
     return true;
   }
 
   #violated(text, code = 1002) {
+    this.#isDeaf = true;
     this.#closeCode = code;
     this.#closeReason = text;
     if (!this.#hasSentClose) this.#sendClose(code, text);

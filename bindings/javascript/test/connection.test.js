@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { createServer } from "node:http";
 import { createHash } from "node:crypto";
 import { after, before, describe, test } from "node:test";
+import { NodeWebSocket } from "../src/node-websocket.js";
 import { BlipError, connect } from "../src/node.js";
 
 const tool = process.env.BLIP_TOOL;
@@ -217,6 +218,97 @@ test("fragments are put together, with a ping between them answered", async () =
   assert.equal((await called).number, 1);
   while (answer.length < 8) await new Promise((resolve) => setTimeout(resolve, 5));
   assert.equal(answer[0], 0x8a);
+  connection.close();
+  stop();
+});
+
+/** What a client sent: [opcode, payload] of each frame. */
+function frames(bytes) {
+  const result = [];
+  while (bytes.length >= 6) {
+    const size = bytes[1] & 0x7f;
+    const mask = bytes.subarray(2, 6);
+    result.push([bytes[0] & 0x0f, bytes.subarray(6, 6 + size).map((byte, index) => byte ^ mask[index & 3])]);
+    bytes = bytes.subarray(6 + size);
+  }
+  return result;
+}
+
+/** A socket to a server that sends `bytes` and takes what comes; resolves when it has ended. */
+async function exchange(bytes, act = () => {}) {
+  let sent = Buffer.alloc(0);
+  let ended;
+  const hasEnded = new Promise((resolve) => (ended = resolve));
+  const { stop, url } = await rawServer((socket, head) => {
+    socket.write(head);
+    socket.write(bytes);
+    socket.on("close", ended);
+    socket.on("data", (part) => (sent = Buffer.concat([sent, part])));
+    socket.on("end", () => socket.end());
+  });
+  const socket = new NodeWebSocket(url, "BLIP_3");
+  const messages = [];
+  socket.onmessage = ({ data }) => messages.push(data);
+  socket.onopen = () => act(socket);
+  const { code } = await new Promise((resolve) => (socket.onclose = resolve));
+  await hasEnded;
+  stop();
+  return { messages, code, sent: frames(sent) };
+}
+
+for (const [name, payload] of Object.entries({
+  "code 1005": [0x03, 0xed], "code 999": [0x03, 0xe7], "one byte": [0x03], "a reason that is no text": [0x03, 0xe8, 0xff],
+})) {
+  test(`a close frame with ${name} is a violation, and not sent back`, { timeout: 20000 }, async () => {
+    const { sent, code } = await exchange(Buffer.from([0x88, payload.length, ...payload]));
+    const expected = payload.length > 2 ? 1007 : 1002;
+    assert.equal(code, expected);
+    assert.deepEqual(sent.map(([opcode, bytes]) => [opcode, bytes.readUInt16BE(0)]), [[8, expected]]);
+  });
+}
+
+test("nothing counts that comes behind a close frame or a violation", { timeout: 20000 }, async () => {
+  for (const [first, expected] of [[[0x88, 2, 0x03, 0xe8], 1000], [[0x83, 0], 1002]]) {
+    const { messages, code, sent } = await exchange(Buffer.from([...first, 0x82, 1, 7, 0x88, 2, 0x03, 0xe9]));
+    assert.deepEqual([messages, code, sent.length], [[], expected, 1]);
+  }
+});
+
+test("a reason that is too long is cut between characters", { timeout: 20000 }, async () => {
+  const { sent } = await exchange(Buffer.from([]), (socket) => socket.close(1000, "ü".repeat(100)));
+  assert.equal(sent[0][1].toString("utf8", 2), "ü".repeat(61));
+});
+
+test("a large frame takes time by its size, and empty fragments nothing", { timeout: 60000 }, async () => {
+  const size = 48 << 20;
+  const head = Buffer.alloc(10);
+  head.writeUInt16BE(0x827f, 0);
+  head.writeBigUInt64BE(BigInt(size), 2);
+  const empty = Buffer.concat([Buffer.from([0x02, 0]), Buffer.alloc(200_000).fill(Buffer.from([0x00, 0])), Buffer.from([0x80, 1, 7])]);
+  const before = process.cpuUsage();
+  const { messages } = await exchange(
+    Buffer.concat([head, Buffer.alloc(size, 1), empty, Buffer.from([0x88, 2, 0x03, 0xe8])]),
+  );
+  const { user, system } = process.cpuUsage(before);
+  assert.deepEqual(messages.map((data) => data.byteLength), [size, 1]);
+  assert.ok(user + system < 2_500_000, `${user + system} microseconds`);
+});
+
+test("a callback that throws ends its request, not the connection", { timeout: 20000 }, async () => {
+  const { stop, url } = await rawServer((socket, head) => {
+    socket.write(head);
+    socket.once("data", () => {
+      // The begin of a response, then a response to the second request: both empty but for the properties' length.
+      socket.write(binary(0x01, 0x41, 0x00, 0xd2, 0x02, 0xef, 0x8d));
+      socket.once("data", () => socket.write(binary(0x02, 0x01, 0x00, 0x41, 0xd9, 0x12, 0xff)));
+    });
+  });
+  const connection = await connect(url);
+  const onProgress = () => {
+    throw new Error("from the callback");
+  };
+  await assert.rejects(connection.request({ profile: "a", onProgress }), /from the callback/);
+  assert.equal((await connection.request({ profile: "b" })).body.length, 0);
   connection.close();
   stop();
 });
