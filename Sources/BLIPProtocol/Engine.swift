@@ -37,7 +37,8 @@ public final class Engine: @unchecked Sendable {
         limits.outgoingFrame = max(64, limits.outgoingFrame)
         if version == .v1 { limits.outgoingFrame = min(65535, limits.outgoingFrame) }
         limits.smallFrame = max(64, min(limits.smallFrame, limits.outgoingFrame))
-        limits.incomingFrame = max(0, limits.incomingFrame)
+        // zlib counts with 32 bits.
+        limits.incomingFrame = max(0, min(limits.incomingFrame, 1 << 30))
         limits.properties = max(0, min(limits.properties, 1 << 30))
         limits.message = max(0, min(limits.message, 1 << 60))
         limits.unfinishedBytes = max(0, min(limits.unfinishedBytes, 1 << 60))

@@ -491,6 +491,7 @@ extension Engine {
     private func absorbGzip(_ m: UnsafeMutablePointer<MessageState>, _ from: UnsafeRawPointer, _ count: Int) {
         var at = from
         let end = from + count
+        let contentBefore = m.pointee.content.count
         // Length field and properties come first, and plain.
         while !m.pointee.hasProperties, m.pointee.failure == nil, at < end || m.pointee.hasLength {
             let wanted = m.pointee.hasLength ? m.pointee.propertiesEnd - m.pointee.content.count : 1
@@ -522,10 +523,9 @@ extension Engine {
         z.pointee.next_in = UnsafeMutableRawPointer(mutating: at).assumingMemoryBound(to: Bytef.self)
         z.pointee.avail_in = uInt(end - at)
         while !inflater.isAtEnd {
-            let allowed = min(
-                contentAllowance(m), state.pointee.heldLimit - state.pointee.heldBytes,
-                // One more than the limit allows, to see whether there is more.
-                Int.max - 1)
+            let held = state.pointee.heldBytes + m.pointee.content.count - contentBefore
+            // One more than the limits allow is asked for, to see whether there is more.
+            let allowed = max(0, min(contentAllowance(m), state.pointee.heldLimit - held, Int.max - 1))
             let room = m.pointee.content.capacity - m.pointee.content.count
             if room == 0, !m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in) * 4, allowed + 1)) {
                 m.pointee.failure = .memory

@@ -11,10 +11,8 @@ final class FrameInflater {
     init?() {
         stream = .allocate(capacity: 1)
         stream.initialize(to: z_stream())
-        guard inflateInit2_(stream, -15, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
-            stream.deallocate()
-            return nil
-        }
+        // Memory is freed by `deinit`, which runs for what is made in vain too.
+        guard inflateInit2_(stream, -15, ZLIB_VERSION, Int32(MemoryLayout<z_stream>.size)) == Z_OK else { return nil }
     }
 
     deinit {

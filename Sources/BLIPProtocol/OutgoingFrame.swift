@@ -7,8 +7,8 @@ public struct OutgoingFrame {
     /// True if it is the message's last frame: the engine is done with sending it. A request that wants a reply stays
     /// with the engine until its response is complete.
     public var isLast: Bool
-    /// `message` was never begun because its body source failed: it has left the queue, no byte of it was sent, the
-    /// connection is fine. Call `nextFrame` again.
+    /// `message` cannot be sent, because of its properties or because its body source failed: it has left the queue, no
+    /// byte of it was sent, the connection is fine. Call `nextFrame` again.
     public var failure: MessageFailure?
     /// Fatal: close the connection. Nothing was written.
     public var error: ProtocolError?

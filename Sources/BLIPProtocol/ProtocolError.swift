@@ -32,7 +32,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case requestAhead, requestFinished, requestZero
         case responseAhead
         case frameTooLarge, tooManyUnfinished, inflatedTooLarge
-        case numbersExhausted, propertiesTooLarge
+        case numbersExhausted
         case bodySource
         case memory
     }
@@ -53,7 +53,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case .inflate, .deflate: .deflate
         case .requestAhead, .requestFinished, .requestZero: .requestNumber
         case .responseAhead: .responseNumber
-        case .frameTooLarge, .tooManyUnfinished, .inflatedTooLarge, .numbersExhausted, .propertiesTooLarge: .limit
+        case .frameTooLarge, .tooManyUnfinished, .inflatedTooLarge, .numbersExhausted: .limit
         case .bodySource: .bodySource
         case .memory: .memory
         }
@@ -82,7 +82,6 @@ public struct ProtocolError: Error, Sendable, Equatable {
         case .tooManyUnfinished: "The peer began more messages, without finishing them, than the limit allows."
         case .inflatedTooLarge: "A received frame inflates to more than the limit for a message."
         case .numbersExhausted: "All request numbers of the protocol are used up; open a new connection."
-        case .propertiesTooLarge: "The properties of a message are larger than the protocol can carry."
         case .bodySource: "The body of a message that was partly sent cannot be completed: its source failed."
         case .memory: "No memory for the state of a connection."
         }
@@ -92,7 +91,7 @@ public struct ProtocolError: Error, Sendable, Equatable {
     public var webSocketCode: UInt16 {
         switch reason {
         case .frameTooLarge, .tooManyUnfinished, .inflatedTooLarge: 1009
-        case .deflate, .numbersExhausted, .propertiesTooLarge, .bodySource, .memory: 1011
+        case .deflate, .numbersExhausted, .bodySource, .memory: 1011
         default: 1002
         }
     }

@@ -39,6 +39,33 @@ struct FailureTests {
         #expect(b.state.pointee.heldBytes == 0 && b.unfinishedIncoming == 0)
     }
 
+    @Test("What one frame of gzip becomes is held, streamed or not", arguments: [true, false])
+    func gzipIsHeld(isStreamed: Bool) throws {
+        var limits = Limits()
+        limits.unfinishedBytes = 1 << 20
+        for version in [ProtocolVersion.v1, .v2] {
+            let b = Engine(version, limits: limits)
+            let gzip = ZlibPeer(level: 9, windowBits: 31).frame([UInt8](repeating: 0, count: 3 << 19), end: 4)
+            func frame(_ payload: [UInt8], isLast: Bool) -> [UInt8] {
+                guard version == .v1 else { return [1, isLast ? 0x28 : 0x68] + payload }
+                let size = payload.count + 12
+                let flags: UInt8 = isLast ? 0x50 : 0xD0
+                return [0x9B, 0x34, 0xF2, 0x06, 0, 0, 0, 1, 0, flags, UInt8(size >> 8), UInt8(size & 0xFF)] + payload
+            }
+            let head: [UInt8] = version == .v1 ? [0, 0] : [0]
+            guard case .began(let message) = b.receive(frame(head + gzip.prefix(20), isLast: false)) else {
+                Issue.record("not begun")
+                return
+            }
+            message.isStreamed = isStreamed
+            guard case .messageFailed(_, .memory) = b.receive(frame(Array(gzip[20...]), isLast: false)) else {
+                Issue.record("\(version): \(message.memorySize) bytes are held")
+                return
+            }
+            #expect(b.heldBytes == 0)
+        }
+    }
+
     @Test("A frame above the limit ends the connection")
     func frameLimit() {
         var limits = Limits()
