@@ -85,6 +85,7 @@ public struct ClientHandshake: Sendable {
         if let cookies {
             output += "Cookie: ".utf8
             for own in given.all("Cookie") {
+                try Self.check(HTTPHeader("Cookie", own))
                 output += own.utf8
                 output += "; ".utf8
             }
@@ -96,7 +97,7 @@ public struct ClientHandshake: Sendable {
         request = output
     }
 
-    private static func append(_ line: HTTPHeader, to output: inout [UInt8]) throws(UpgradeFailure) {
+    private static func check(_ line: HTTPHeader) throws(UpgradeFailure) {
         guard line.isValid else {
             // The value is not quoted: it may be a secret.
             throw UpgradeFailure(
@@ -104,6 +105,10 @@ public struct ClientHandshake: Sendable {
                 "header \(HTTPSyntax.quoted(line.name)) cannot be sent: its name must be a token, its value free "
                     + "of control characters and of spaces at its ends")
         }
+    }
+
+    private static func append(_ line: HTTPHeader, to output: inout [UInt8]) throws(UpgradeFailure) {
+        try check(line)
         output += line.name.utf8
         output += ": ".utf8
         output += line.value.utf8

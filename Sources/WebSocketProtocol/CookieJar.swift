@@ -7,8 +7,8 @@
 /// list of public suffixes in here. Cookies that want TLS are neither set nor overwritten without it. The prefixes
 /// __Secure- and __Host- mean what they say. Nothing lives longer than 400 days.
 ///
-/// Limits: a cookie has at most 4,096 bytes, a domain at most 50 cookies, a jar 1,000, and a header 8,192 bytes; where
-/// there are too many the ones that were not used for longest go.
+/// Limits: a cookie has at most 4,096 bytes, a domain at most 50 cookies and a jar 1,000; where there are too many the
+/// ones that were not used for longest go. A header has at most 8,192 bytes; cookies that do not fit are left out of it.
 public struct CookieJar: Sendable {
     /// The most bytes of a Cookie header.
     public static let maximumHeader = 8192

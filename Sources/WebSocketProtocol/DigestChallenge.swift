@@ -43,7 +43,11 @@ public struct DigestChallenge: Sendable, Equatable {
         self.isSession = isSession
         opaque = challenge["opaque"]
         isStale = challenge["stale"].map { HTTPSyntax.equal($0, "true") } ?? false
-        hidesUser = challenge["userhash"].map { HTTPSyntax.equal($0, "true") } ?? false
+        hidesUser = Self.hidesUser(challenge)
+    }
+
+    private static func hidesUser(_ challenge: HTTPChallenge) -> Bool {
+        challenge["userhash"].map { HTTPSyntax.equal($0, "true") } ?? false
     }
 
     private static func algorithm(_ name: String?) throws(HTTPChallengeFailure) -> (DigestAlgorithm, Bool) {
@@ -139,8 +143,7 @@ public struct DigestChallenge: Sendable, Equatable {
     ) -> Bool {
         guard credentials.scheme == "digest", let user = user(of: credentials), let realm = credentials["realm"],
             let nonce = credentials["nonce"], let uri = credentials["uri"], let given = credentials["response"],
-            HTTPSyntax.identical(uri, target), let (algorithm, isSession) = try? algorithm(credentials["algorithm"]),
-            credentials["userhash"].map({ HTTPSyntax.equal($0, "true") }) != true
+            HTTPSyntax.identical(uri, target), let (algorithm, isSession) = try? algorithm(credentials["algorithm"])
         else { return false }
         var number = ""
         var clientNonce = ""
@@ -164,7 +167,7 @@ public struct DigestChallenge: Sendable, Equatable {
 
     /// Who credentials of the Digest scheme are for; nil if they do not say, or hide it.
     public static func user(of credentials: HTTPChallenge) -> String? {
-        guard credentials.scheme == "digest" else { return nil }
+        guard credentials.scheme == "digest", !hidesUser(credentials) else { return nil }
         if let plain = credentials["username"] { return credentials["username*"] == nil ? plain : nil }
         guard let encoded = credentials["username*"] else { return nil }
         let bytes = Array(encoded.utf8)

@@ -56,6 +56,7 @@ public struct RedirectTrail: Sendable {
         case .failure(let failure): return .refuse("\(from) to something else than a WebSocket URL: \(failure.text)")
         }
         let to = "\(from) to \(next.logged)"
+        guard next.isWebSocket else { return .refuse("\(from) to something else than a WebSocket URL: \(next.logged)") }
         guard next.user == nil, next.password == nil else {
             return .refuse("\(to) with a user name in the URL, which only the program may choose")
         }

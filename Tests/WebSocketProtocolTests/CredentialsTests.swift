@@ -96,6 +96,8 @@ struct CredentialsTests {
         #expect(
             try field("response", header) == "3798d4131c277846293534c3edc11bd8a5e4cdcbff78b05db9d95eeb1cec68a5")
         #expect(try field("userhash", header) == "true")
+        let credentials = try HTTPChallenge.parseCredentials(try #require(words(header))).get()
+        #expect(DigestChallenge.user(of: credentials) == nil)
     }
 
     /// RFC 2617 §3.5, whose challenge has no algorithm; and without qop the form of RFC 2069.

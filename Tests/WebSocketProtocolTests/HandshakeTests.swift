@@ -114,6 +114,12 @@ struct HandshakeTests {
             #expect(failure?.kind == .argument, "\(header)")
             #expect(failure?.text.contains("secret") == false)
         }
+        // One that is joined with the jar's is looked at, too.
+        #expect(throws: UpgradeFailure.self) {
+            try ClientHandshake(
+                url: url, protocols: ["BLIP_3"], headers: [HTTPHeader("Cookie", "secret\r\nb: c")],
+                cookies: SecretBytes("d=e"), nonce: Self.nonce)
+        }
         #expect(kind(["BLIP_3"], [HTTPHeader("Host", "a"), HTTPHeader("Host", "b")])?.kind == .argument)
         let odd = try WebSocketURL.parse("ws://a%3Ab:c@h/").get()
         #expect(throws: UpgradeFailure.self) {
