@@ -24,7 +24,6 @@ enum ErrorPage {
         case 404: "Not found"
         case 405: "Method not allowed"
         case 409: "Conflict"
-        case 411: "Length required"
         case 412: "Precondition failed"
         case 413: "Too large"
         case 415: "Unsupported form"

@@ -9,31 +9,28 @@ struct FileResponse {
 
     private static let gzipSizes: ClosedRange<UInt64> = 1024...(64 << 20)
 
-    private var etag: String {
-        let time = UInt64(bitPattern: Int64(item.modified)) &* 1_000_000_000 &+ UInt64(item.modifiedNanoseconds)
-        return "\(HexDigit.text(item.inode))-\(HexDigit.text(item.size))-\(HexDigit.text(time))"
-    }
+    private var facts: FileFacts { item.facts }
 
     func response() -> HTTPResponse {
         let type = ContentType.of(name)
         let usesGzip =
             ContentType.isCompressible(type.split(separator: ";").first.map(String.init) ?? type)
-            && Self.gzipSizes.contains(item.size) && request["Range"] == nil && acceptsGzip
-        let tag = usesGzip ? "\"\(etag)-gzip\"" : "\"\(etag)\""
+            && Self.gzipSizes.contains(facts.size) && request["Range"] == nil && acceptsGzip
+        let tag = usesGzip ? facts.gzipTag : facts.tag
         var headers =
             SitePolicy.file + [
-                HTTPHeader("ETag", tag), HTTPHeader("Last-Modified", HTTPDate.text(item.modified)),
+                HTTPHeader("ETag", tag), HTTPHeader("Last-Modified", HTTPDate.text(facts.modified)),
                 HTTPHeader("Accept-Ranges", "bytes"), HTTPHeader("Vary", "Accept-Encoding"),
                 HTTPHeader("Cache-Control", "no-cache"),
             ]
-        switch condition(tag) {
-        case 0: break
-        case 304:
+        switch FileCondition(request, tags: [tag], modified: facts.modified) {
+        case .met: break
+        case .notModified:
             _ = Glibc.close(item.descriptor)
             return HTTPResponse(status: 304, headers: headers)
-        default:
+        case .failed:
             _ = Glibc.close(item.descriptor)
-            return ErrorPage.response(412, "The file has changed.")
+            return FileCondition.response
         }
         let disposition = request.query == "download" ? "attachment" : "inline"
         headers.append(
@@ -45,17 +42,19 @@ struct FileResponse {
         switch ranges(tag) {
         case .whole:
             headers.append(HTTPHeader("Content-Type", type))
-            return stream(200, headers, item.size == 0 ? [] : [.range(0..<item.size)])
+            return stream(200, headers, facts.size == 0 ? [] : [.range(0..<facts.size)])
         case .unsatisfiable:
             _ = Glibc.close(item.descriptor)
             return ErrorPage.response(
-                416, "The file has \(item.size) bytes.", headers: [HTTPHeader("Content-Range", "bytes */\(item.size)")])
+                416, "The file has \(facts.size) bytes, and none of them was asked for.",
+                headers: [HTTPHeader("Content-Range", "bytes */\(facts.size)")])
         case .parts(let parts) where parts.count == 1:
             headers += [HTTPHeader("Content-Type", type), HTTPHeader("Content-Range", contentRange(parts[0]))]
             return stream(206, headers, [.range(parts[0])])
         case .parts(let parts):
-            // Nothing in a file can be taken for the boundary: receivers go by the lengths of the parts.
-            let boundary = "part-\(etag)"
+            // Who writes a file cannot know what its parts will be told apart by.
+            var generator = SystemRandomNumberGenerator()
+            let boundary = "part-\(HexDigit.text(generator.next()))-\(HexDigit.text(generator.next()))"
             headers.append(HTTPHeader("Content-Type", "multipart/byteranges; boundary=\(boundary)"))
             var pieces: [FileBody.Piece] = []
             for part in parts {
@@ -74,24 +73,7 @@ struct FileResponse {
     }
 
     private func contentRange(_ range: Range<UInt64>) -> String {
-        "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(item.size)"
-    }
-
-    /// 0: go on; else the status that the conditions lead to.
-    private func condition(_ tag: String) -> Int {
-        if let match = request["If-Match"] {
-            guard match == "*" || request.headers.elements("If-Match").contains(tag) else { return 412 }
-        } else if let date = request["If-Unmodified-Since"].flatMap(HTTPDate.parse), item.modified > date {
-            return 412
-        }
-        if let none = request["If-None-Match"] {
-            let tags = request.headers.elements("If-None-Match").map {
-                $0.hasPrefix("W/") ? String($0.dropFirst(2)) : $0
-            }
-            return none == "*" || tags.contains(tag) ? 304 : 0
-        }
-        if let date = request["If-Modified-Since"].flatMap(HTTPDate.parse), item.modified <= date { return 304 }
-        return 0
+        "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(facts.size)"
     }
 
     private func ranges(_ tag: String) -> ByteRanges {
@@ -99,10 +81,10 @@ struct FileResponse {
             return .whole
         }
         if let condition = request["If-Range"] {
-            let holds = condition.hasPrefix("\"") ? condition == tag : HTTPDate.parse(condition) == item.modified
+            let holds = condition.hasPrefix("\"") ? condition == tag : HTTPDate.parse(condition) == facts.modified
             guard holds else { return .whole }
         }
-        return ByteRanges.parse(range, size: item.size)
+        return ByteRanges.parse(range, size: facts.size)
     }
 
     private var acceptsGzip: Bool {

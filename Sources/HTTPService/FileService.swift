@@ -60,15 +60,19 @@ public final class FileService: HTTPService {
             switch request.method {
             case "PUT": return put(place, request)
             case "POST": return post(place, request)
-            default: return .respond(delete(place))
+            default: return .respond(delete(place, request))
             }
         default:
-            let allowed = options.isWritable ? "GET, HEAD, PUT, POST, DELETE" : "GET, HEAD"
             return .respond(
-                ErrorPage.response(
-                    405, "Files are read with GET\(options.isWritable ? ", written with PUT and POST" : "").",
-                    headers: [HTTPHeader("Allow", allowed)]))
+                notAllowed(place, "Files are read with GET\(options.isWritable ? ", written with PUT and POST" : "")."))
         }
+    }
+
+    /// The answer to a method that a file, or a folder, does not have.
+    private func notAllowed(_ place: FilePath, _ text: String) -> HTTPResponse {
+        let writing = place.isFolder ? "POST, DELETE" : "PUT, DELETE"
+        let allowed = "GET, HEAD" + (options.isWritable ? ", " + writing : "")
+        return ErrorPage.response(405, text, headers: [HTTPHeader("Allow", allowed)])
     }
 
     private static func redirect(to target: String) -> HTTPResponse {
@@ -80,7 +84,7 @@ public final class FileService: HTTPService {
     private func get(_ place: FilePath, _ request: HTTPRequestHead) -> HTTPResponse {
         switch root.open(place) {
         case .failure(let failure): return failure.response
-        case .success(let item) where item.isFolder:
+        case .success(let item) where item.facts.isFolder:
             guard place.isFolder else {
                 _ = Glibc.close(item.descriptor)
                 return Self.redirect(to: url(of: place) + "/")
@@ -104,11 +108,15 @@ public final class FileService: HTTPService {
 
     private func put(_ place: FilePath, _ request: HTTPRequestHead) -> HTTPReply {
         guard let parent = place.parent, !place.isFolder, let name = place.names.last else {
-            return .respond(ErrorPage.response(405, "A folder cannot be written to with PUT."))
+            return .respond(notAllowed(place, "A folder cannot be written to with PUT."))
+        }
+        guard request["Content-Range"] == nil else {
+            return .respond(ErrorPage.response(400, "A file is stored as a whole, not in parts."))
         }
         if let length = request.headers["Content-Length"].flatMap({ UInt64($0) }), length > options.uploadLimit {
             return .respond(tooLarge)
         }
+        if let refusal = condition(place, request) { return .respond(refusal) }
         switch FileWriter.make(in: parent, name: name, service: self) {
         case .failure(let failure): return .respond(failure.response)
         case .success(let writer):
@@ -118,7 +126,7 @@ public final class FileService: HTTPService {
     }
 
     private func post(_ place: FilePath, _ request: HTTPRequestHead) -> HTTPReply {
-        guard place.isFolder else { return .respond(ErrorPage.response(405, "Forms are sent to folders.")) }
+        guard place.isFolder else { return .respond(notAllowed(place, "Forms are sent to folders.")) }
         guard let type = request.headers["Content-Type"], let boundary = MultipartReader.boundary(of: type) else {
             return .respond(ErrorPage.response(415, "A form has to come as multipart/form-data."))
         }
@@ -128,10 +136,20 @@ public final class FileService: HTTPService {
         return .receive(FormUpload(service: self, folder: place, boundary: boundary))
     }
 
-    private func delete(_ place: FilePath) -> HTTPResponse {
+    /// The answer if what is there now is not what the request expects.
+    private func condition(_ place: FilePath, _ request: HTTPRequestHead) -> HTTPResponse? {
+        guard FileCondition.isIn(request) else { return nil }
+        let facts = try? root.look(at: place).get()
+        let tags = facts.map { $0.isFolder ? [] : [$0.tag, $0.gzipTag] } ?? []
+        let condition = FileCondition(request, tags: tags, modified: facts?.modified)
+        return condition == .failed ? FileCondition.response : nil
+    }
+
+    private func delete(_ place: FilePath, _ request: HTTPRequestHead) -> HTTPResponse {
         guard let parent = place.parent, let name = place.names.last else {
             return FileFailure(code: EPERM).response
         }
+        if let refusal = condition(place, request) { return refusal }
         if let failure = remove(name, from: parent) { return failure.response }
         return HTTPResponse(status: 204)
     }
@@ -164,7 +182,7 @@ public final class FileService: HTTPService {
     }
 
     var tooLarge: HTTPResponse {
-        ErrorPage.response(413, "A file may have \(FileSize.text(options.uploadLimit)).")
+        ErrorPage.response(413, "The file is larger than the \(FileSize.text(options.uploadLimit)) that are allowed.")
     }
 }
 

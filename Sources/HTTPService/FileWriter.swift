@@ -10,17 +10,21 @@ final class FileWriter {
     private let temporary: [UInt8]
     private let mayReplace: Bool
     private let limit: UInt64
-    private(set) var size: UInt64 = 0
+    private var size: UInt64 = 0
+    /// There was a file of that name when this one began.
+    let replaces: Bool
     private var isDone = false
 
     private init(
-        folder: Int32, file: Int32, name: [UInt8], temporary: [UInt8], mayReplace: Bool, limit: UInt64
+        folder: Int32, file: Int32, name: [UInt8], temporary: [UInt8], mayReplace: Bool, replaces: Bool,
+        limit: UInt64
     ) {
         self.folder = folder
         self.file = file
         self.name = name
         self.temporary = temporary
         self.mayReplace = mayReplace
+        self.replaces = replaces
         self.limit = limit
     }
 
@@ -54,7 +58,7 @@ final class FileWriter {
             return .success(
                 FileWriter(
                     folder: folder, file: file, name: name, temporary: temporary,
-                    mayReplace: service.options.mayReplace, limit: service.options.uploadLimit))
+                    mayReplace: service.options.mayReplace, replaces: exists, limit: service.options.uploadLimit))
         }
     }
 

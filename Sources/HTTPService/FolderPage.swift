@@ -97,7 +97,7 @@ struct FolderPage {
             let remove =
                 service.options.isWritable
                 ? "<td><form method=\"post\" enctype=\"multipart/form-data\">\(tokenField)"
-                    + "<button name=\"remove\" value=\"\(HTML.escape(entry.text))\" "
+                    + "<button name=\"remove\" value=\"\(PercentEncoding.encode(entry.name))\" "
                     + "aria-label=\"Remove \(HTML.escape(entry.text))\">Remove</button></form></td>" : ""
             rows.append(
                 "<tr><td class=\"name\"><a href=\"./\(link)\">\(text)</a></td>"

@@ -48,7 +48,7 @@ final class FormUpload: HTTPUpload {
 
     override func abandon() { writer = nil }
 
-    private func begin(_ name: String, _ file: String?) -> HTTPResponse? {
+    private func begin(_ name: String, _ file: [UInt8]?) -> HTTPResponse? {
         field = name
         value = []
         guard name == "file" else { return nil }
@@ -57,8 +57,7 @@ final class FormUpload: HTTPUpload {
         guard let file, !file.isEmpty else { return nil }
         // Some send a path: its last part is the name.
         let base =
-            file.utf8.split(whereSeparator: { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }).last
-            ?? file.utf8[...]
+            file.split(whereSeparator: { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }).last ?? file[...]
         switch FileWriter.make(in: folder, name: Array(base), service: service) {
         case .failure(let failure): return failure.response
         case .success(let writer):
@@ -67,7 +66,7 @@ final class FormUpload: HTTPUpload {
         }
     }
 
-    private func take(_ content: [UInt8]) -> HTTPResponse? {
+    private func take(_ content: ArraySlice<UInt8>) -> HTTPResponse? {
         if let writer {
             guard let failure = content.withUnsafeBytes({ writer.write($0) }) else { return nil }
             return failure.response.status == 413 ? service.tooLarge : failure.response
@@ -87,11 +86,12 @@ final class FormUpload: HTTPUpload {
             return writer?.finish()?.response
         case "folder", "remove":
             guard isTrusted else { return OriginCheck.refused }
-            guard FilePath.isName(value), service.options.showsHidden || value.first != UInt8(ascii: ".") else {
-                return ErrorPage.response(400, "That cannot be a name.")
-            }
-            let failure =
-                field == "folder" ? service.makeFolder(value, in: folder) : service.remove(value, from: folder)
+            // The page encodes the names that are there: some have bytes that no form can carry.
+            let given = field == "remove" ? PercentEncoding.decode(value) : value
+            guard let name = given, FilePath.isName(name),
+                service.options.showsHidden || name.first != UInt8(ascii: ".")
+            else { return ErrorPage.response(400, "That cannot be a name.") }
+            let failure = field == "folder" ? service.makeFolder(name, in: folder) : service.remove(name, from: folder)
             return failure?.response
         default: return nil
         }

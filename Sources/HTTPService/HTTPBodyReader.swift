@@ -78,6 +78,7 @@ struct HTTPBodyReader {
                 place = .done
                 return .end(consumed: 2)
             }
+            guard bytes[..<end].allSatisfy(isText) else { return .failed("a trailer with a control character") }
             return .content(0..<0, consumed: end + 2)
         }
     }
@@ -98,19 +99,14 @@ struct HTTPBodyReader {
     }
 
     private func chunkSize(_ line: UnsafeRawBufferPointer) -> UInt64? {
-        var size: UInt64 = 0
-        var digits = 0
-        for byte in line {
-            guard let digit = HexDigit.value(byte) else {
-                // An extension may follow.
-                let isExtension = byte == UInt8(ascii: ";") || byte == 0x20 || byte == 0x09
-                guard isExtension, !line.contains(0x0A), !line.contains(0x0D) else { return nil }
-                break
-            }
-            digits += 1
-            guard digits <= 15 else { return nil }
-            size = size << 4 | UInt64(digit)
-        }
-        return digits == 0 ? nil : size
+        let digits = line.prefix { HexDigit.value($0) != nil }
+        guard (1...15).contains(digits.count) else { return nil }
+        // An extension may follow, and spaces in front of it.
+        let rest = line[digits.endIndex...].drop { $0 == 0x20 || $0 == 0x09 }
+        guard rest.isEmpty || rest.first == UInt8(ascii: ";"), rest.allSatisfy(isText) else { return nil }
+        return digits.reduce(0) { $0 << 4 | UInt64(HexDigit.value($1) ?? 0) }
     }
+
+    /// No control character, above all no half of a line end, which others might take for a whole one.
+    private func isText(_ byte: UInt8) -> Bool { (byte >= 0x20 && byte != 0x7F) || byte == 0x09 }
 }

@@ -31,6 +31,8 @@ public final class HTTPSession {
     private var isChunked = false
     private var keepsAlive = true
     private var isHead = false
+    /// The request is one of HTTP/1.0, whose clients know no chunks.
+    private var isOld = false
     /// The response that follows once the request's body was thrown away.
     private var pendingResponse: HTTPResponse?
     public private(set) var requestCount = 0
@@ -110,6 +112,7 @@ public final class HTTPSession {
                 case .response(_, let consumed): used += consumed
                 case .failed(let status, let text):
                     keepsAlive = false
+                    isHead = false
                     respond(ErrorPage.response(status, text))
                     return bytes.count
                 }
@@ -139,10 +142,12 @@ public final class HTTPSession {
     private func handle(_ request: HTTPRequestHead) {
         requestCount += 1
         isHead = request.method == "HEAD"
+        isOld = request.minorVersion == 0
         let connection = request.headers.contains("close", in: "Connection")
-        keepsAlive = request.minorVersion == 1 && !connection && requestCount < maximumRequests
+        keepsAlive = !isOld && !connection && requestCount < maximumRequests
         let reader = HTTPBodyReader(request)
-        let expects = request["Expect"]
+        // In HTTP/1.0 it means nothing (RFC 9110 §10.1.1).
+        let expects = isOld ? nil : request["Expect"]
         if let expects, expects.lowercased() != "100-continue" {
             keepsAlive = false
             return respond(ErrorPage.response(417, "Only 100-continue can be expected."))
@@ -220,7 +225,7 @@ public final class HTTPSession {
             stream = source
             if let length = source.length {
                 lines.append(HTTPHeader("Content-Length", "\(length)"))
-            } else {
+            } else if !isOld {
                 isChunked = true
                 lines.append(HTTPHeader("Transfer-Encoding", "chunked"))
             }
@@ -243,7 +248,7 @@ public final class HTTPSession {
         while used < buffer.count, let stream, !usingRegions || region == nil {
             // Room for a chunk's size line and end.
             let frame = isChunked ? 20 : 0
-            guard buffer.count - used > frame + 1024 || used == 0 else { break }
+            guard buffer.count - used > frame + 1024 || (used == 0 && buffer.count > frame) else { break }
             let start = used + (isChunked ? 10 : 0)
             let room = UnsafeMutableRawBufferPointer(rebasing: buffer[start..<(buffer.count - (isChunked ? 10 : 0))])
             guard let count = stream.read(into: room) else {

@@ -20,6 +20,7 @@ final class PutUpload: HTTPUpload {
 
     override func finish() -> HTTPResponse {
         if let failure = writer.finish() { return failure.response }
+        if writer.replaces { return HTTPResponse(status: 204) }
         return HTTPResponse(status: 201, headers: [HTTPHeader("Location", location)])
     }
 }

@@ -20,7 +20,8 @@ public final class SiteAssets: HTTPService {
         }
         let isIcon = request.path == Self.defaultIcon
         let name = isIcon ? "icon.svg" : request.path.dropFirst(Self.prefix.count)
-        guard let bytes = Self.bytes(of: String(name)) else {
+        // Pages are shown elsewhere, filled in.
+        guard !name.hasSuffix(".html"), let bytes = Self.bytes(of: String(name)) else {
             return .respond(ErrorPage.response(404, "There is nothing at this address."))
         }
         return .respond(

@@ -9,7 +9,9 @@ public enum SitePages {
         }
         guard request.path == prefix else {
             guard request.path != socket else {
-                return ErrorPage.response(426, "This is where the dashboard's page connects to.")
+                return ErrorPage.response(
+                    426, "This is where the dashboard's page connects to.",
+                    headers: [HTTPHeader("Upgrade", "websocket"), HTTPHeader("Connection", "Upgrade")])
             }
             return HTTPResponse(status: 301, headers: SitePolicy.page + [HTTPHeader("Location", prefix)])
         }

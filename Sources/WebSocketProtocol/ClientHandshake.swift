@@ -169,7 +169,7 @@ public struct ClientHandshake: Sendable {
     }
 
     private func refused(_ response: HTTPResponseHead) -> UpgradeFailure {
-        let reason = response.reason.isEmpty ? HTTPSyntax.reason(response.status) : response.reason
+        let reason = response.reason.isEmpty ? HTTPStatus.reason(response.status) : response.reason
         var text = "the server answered the WebSocket upgrade with HTTP status \(response.status)"
         if !reason.isEmpty { text += " " + HTTPSyntax.quoted(reason) }
         switch response.status {

@@ -66,7 +66,7 @@ enum HTTPSyntax {
         return text.utf8.reduce(0) { $0 * 10 + UInt64($1 & 0x0F) }
     }
 
-    /// A text of a peer for an error message: at most 100 bytes, with nothing that could be mistaken for a line end.
+    /// A text of a peer for an error message: at most 100 characters, none of which could be mistaken for a line end.
     static func quoted(_ text: String) -> String {
         var result = "\""
         var count = 0
@@ -84,34 +84,5 @@ enum HTTPSyntax {
             }
         }
         return result + "\""
-    }
-
-    /// The usual reason phrase of a status that this library sends or explains.
-    static func reason(_ status: Int) -> String {
-        switch status {
-        case 101: "Switching Protocols"
-        case 200: "OK"
-        case 301: "Moved Permanently"
-        case 302: "Found"
-        case 307: "Temporary Redirect"
-        case 308: "Permanent Redirect"
-        case 400: "Bad Request"
-        case 401: "Unauthorized"
-        case 403: "Forbidden"
-        case 404: "Not Found"
-        case 405: "Method Not Allowed"
-        case 407: "Proxy Authentication Required"
-        case 408: "Request Timeout"
-        case 413: "Content Too Large"
-        case 426: "Upgrade Required"
-        case 429: "Too Many Requests"
-        case 431: "Request Header Fields Too Large"
-        case 500: "Internal Server Error"
-        case 502: "Bad Gateway"
-        case 503: "Service Unavailable"
-        case 504: "Gateway Timeout"
-        case 505: "HTTP Version Not Supported"
-        default: ""
-        }
     }
 }

@@ -96,7 +96,7 @@ public enum ServerHandshake {
     }
 
     private static func head(status: Int, _ lines: [HTTPHeader]) -> [UInt8] {
-        var output = Array("HTTP/1.1 \(status) \(HTTPSyntax.reason(status))\r\n".utf8)
+        var output = Array("HTTP/1.1 \(status) \(HTTPStatus.reason(status))\r\n".utf8)
         for line in lines { output += Array("\(line.name): \(line.value)\r\n".utf8) }
         return output + [0x0D, 0x0A]
     }

@@ -1,5 +1,6 @@
 import Foundation
 import Testing
+import WebSocketProtocol
 
 @testable import HTTPService
 
@@ -83,8 +84,28 @@ import Testing
         #expect(site.get("/-/blip/style.css").headers["content-type"] == "text/css; charset=utf-8")
         #expect(site.get("/favicon.ico").headers["content-type"] == "image/svg+xml")
         #expect(site.get("/-/blip/none.css").status == 404)
+        #expect(site.get("/-/blip/dashboard.html").status == 404)
         #expect(site.get("/elsewhere").status == 404)
         #expect(
             site.request("POST /-/blip/style.css HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")[0].status == 405)
+    }
+
+    @Test("The page of a dashboard says where it connects to, and that address what it wants (RFC 9110 §15.5.22)")
+    func dashboard() throws {
+        func ask(_ path: String) -> HTTPResponse {
+            let request = HTTPRequestHead(method: "GET", target: path, headers: HTTPHeaders())
+            return SitePages.dashboard(request, prefix: "/d\"<&/", socket: "/d\"<&/socket")
+        }
+        guard case .bytes(let page) = ask("/d\"<&/").body else {
+            Issue.record("no page")
+            return
+        }
+        let text = String(decoding: page, as: UTF8.self)
+        #expect(text.contains("data-socket=\"/d&quot;&lt;&amp;/socket\"") && !text.contains("@ASSETS@"))
+        let refusal = ask("/d\"<&/socket")
+        #expect(refusal.status == 426 && HTTPHeaders(refusal.headers)["Upgrade"] == "websocket")
+        #expect(HTTPHeaders(refusal.headers).contains("upgrade", in: "Connection"))
+        #expect(HTTPStatus.reason(426) == "Upgrade Required")
+        #expect(ask("/d\"<&").status == 301)
     }
 }

@@ -73,7 +73,11 @@ import WebSocketProtocol
 
     @Test(
         "Bad chunks end the connection",
-        arguments: ["-1\r\n", "g\r\n", "\r\n", "1\r\nab\r\n", "ffffffffffffffffff\r\n", " 1\r\nx\r\n0\r\n\r\n"])
+        arguments: [
+            "-1\r\n", "g\r\n", "\r\n", "1\r\nab\r\n", "ffffffffffffffffff\r\n", " 1\r\nx\r\n0\r\n\r\n",
+            "1 1\r\nx\r\n0\r\n\r\n", "1;a\u{0}b\r\nx\r\n0\r\n\r\n", "1\r\nx\r\n0\r\nA: b\n\r\n\r\n",
+            "1\r\nx\r\n0\r\nA: b\n\nGET / HTTP/1.1\r\n\r\n", "1\r\nx\r\n0\r\nA: b\rC: d\r\n\r\n",
+        ])
     func chunks(text: String) throws {
         var options = FileService.Options()
         options.isWritable = true
@@ -110,6 +114,54 @@ import WebSocketProtocol
         let answers = Site.parse(output)
         #expect(answers.map(\.status) == [200, 200, 401])
         #expect(answers[2].headers["www-authenticate"] == "Basic" && answers[2].headers["connection"] == "close")
+    }
+
+    @Test("HTTP/1.0 gets no chunks, and no 100 Continue (RFC 9112 §6.1, RFC 9110 §10.1.1)")
+    func old() throws {
+        var options = FileService.Options()
+        options.isWritable = true
+        let site = try Site(options)
+        let content = String(repeating: "text ", count: 1000)
+        try site.write("f.txt", content)
+        let gzip = site.exchange(Array("GET /files/f.txt HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n".utf8))
+        let answer = try #require(Site.parse(gzip).first)
+        #expect(answer.headers["transfer-encoding"] == nil && answer.headers["connection"] == "close")
+        #expect(answer.headers["content-encoding"] == "gzip")
+        let start = try #require(gzip.indices.first { gzip[$0...].starts(with: [13, 10, 13, 10]) })
+        #expect(gzip[(start + 4)...].starts(with: [0x1F, 0x8B]))
+        #expect(site.session.isFinished)
+        let other = try Site(options)
+        let put = "PUT /files/g HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab"
+        #expect(String(decoding: other.exchange(Array(put.utf8)), as: UTF8.self).hasPrefix("HTTP/1.1 201 "))
+    }
+
+    @Test("A bad request behind a HEAD gets an answer with a body")
+    func badBehindHead() throws {
+        let site = try Site()
+        try site.write("f", "x")
+        let head = "HEAD /files/f HTTP/1.1\r\nHost: a\r\n\r\n"
+        _ = site.exchange(Array(head.utf8))
+        let answer = site.request("nonsense\r\n\r\n")[0]
+        #expect(answer.status == 400)
+        #expect(answer.headers["content-length"] == "\(answer.body.count)" && !answer.body.isEmpty)
+    }
+
+    @Test("A buffer of any size can be filled")
+    func smallBuffers() throws {
+        let site = try Site()
+        try site.write("f.txt", String(repeating: "text ", count: 1000))
+        for size in [1, 19, 20, 21, 100, 2000] {
+            let session = HTTPSession(services: [site.service], isSecure: false, maximumHead: 4096) { 0 }
+            let request = Array("GET /files/f.txt HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n".utf8)
+            _ = request.withUnsafeBytes { session.receive($0) }
+            var buffer = [UInt8](repeating: 0, count: size)
+            var output: [UInt8] = []
+            for _ in 0..<10_000 where session.hasOutput {
+                output += buffer[..<buffer.withUnsafeMutableBytes { session.fill($0) }]
+            }
+            if size > 20 { #expect(output.suffix(5) == Array("0\r\n\r\n".utf8)[...]) }
+            session.abandon()
+        }
     }
 
     @Test("Random bytes never trap")

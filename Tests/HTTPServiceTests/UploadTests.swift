@@ -52,8 +52,10 @@ import Testing
         let other = try writable { $0.mayReplace = true }
         try other.write("f", "old")
         try other.write("folder/x", "x")
-        #expect(other.request(put("/files/f", "new"))[0].status == 201)
+        #expect(other.request(put("/files/f", "new"))[0].status == 204)
         #expect(other.read("f") == "new")
+        #expect(other.request(put("/files/g", "new"))[0].status == 201)
+        #expect(other.request("DELETE /files/g HTTP/1.1\r\nHost: a\r\n\r\n")[0].status == 204)
         #expect(other.request(put("/files/folder", "new"))[0].status == 409)
         #expect(other.names == ["f", "folder"])
     }
@@ -175,5 +177,114 @@ import Testing
         #expect(delete("/files/full") == 409)
         #expect((400..<500).contains(delete("/files/")))
         #expect(site.names == ["full"])
+    }
+
+    @Test("Conditions count for PUT and DELETE too (RFC 9110 §13.2.1)")
+    func conditions() throws {
+        let site = try writable { $0.mayReplace = true }
+        try site.write("f.txt", String(repeating: "old ", count: 1000))
+        func delete(_ headers: String) -> Int {
+            site.request("DELETE /files/f.txt HTTP/1.1\r\nHost: a\r\n\(headers)\r\n")[0].status
+        }
+        let tag = try #require(site.get("/files/f.txt").headers["etag"])
+        let gzipped = try #require(site.get("/files/f.txt", "Accept-Encoding: gzip\r\n").headers["etag"])
+        #expect(tag != gzipped)
+        for condition in [
+            "If-Match: \"other\"", "If-None-Match: *", "If-None-Match: \(tag)", "If-None-Match: \(gzipped)",
+            "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT",
+        ] {
+            #expect(site.request(put("/files/f.txt", "new", condition + "\r\n"))[0].status == 412, "\(condition)")
+            #expect(delete(condition + "\r\n") == 412, "\(condition)")
+        }
+        #expect(site.request(put("/files/none", "new", "If-Match: *\r\n"))[0].status == 412)
+        #expect(site.names == ["f.txt"] && site.read("f.txt")?.hasPrefix("old") == true)
+        #expect(site.request(put("/files/f.txt", "newer", "If-Match: \(gzipped)\r\n"))[0].status == 204)
+        #expect(site.request(put("/files/g", "new", "If-None-Match: *\r\n"))[0].status == 201)
+        let now = try #require(site.get("/files/f.txt").headers["etag"])
+        #expect(delete("If-Match: \"x\", \(now)\r\n") == 204)
+        #expect(site.names == ["g"])
+    }
+
+    @Test("A part of a file is not taken for the whole (RFC 9110 §14.5)")
+    func partialPut() throws {
+        let site = try writable()
+        #expect(site.request(put("/files/f", "new", "Content-Range: bytes 0-2/9\r\n"))[0].status == 400)
+        #expect(site.names == [])
+    }
+
+    @Test("Who uses a wrong method hears of the right ones (RFC 9110 §15.5.6)")
+    func allowed() throws {
+        let site = try writable()
+        try site.write("f", "x")
+        for (text, allowed) in [
+            (put("/files/", "x"), "GET, HEAD, POST, DELETE"), (form("/files/f", []), "GET, HEAD, PUT, DELETE"),
+            ("PATCH /files/f HTTP/1.1\r\nHost: a\r\n\r\n", "GET, HEAD, PUT, DELETE"),
+            ("PATCH /files/ HTTP/1.1\r\nHost: a\r\n\r\n", "GET, HEAD, POST, DELETE"),
+        ] {
+            let answer = site.request(text)[0]
+            #expect(answer.status == 405 && answer.headers["allow"] == allowed, "\(text)")
+        }
+    }
+
+    @Test("The button beside a name removes that one, whatever is in the name")
+    func odd() throws {
+        let names: [[UInt8]] = [
+            Array("a\u{1}b".utf8), Array("a\u{FFFD}b".utf8), Array("a\u{202E}b".utf8), [0x61, 0xFF, 0x62],
+            Array("50%25 \"<&'\n".utf8),
+        ]
+        for name in names {
+            let site = try writable()
+            for other in names {
+                let path = Array("\(site.folder.path)/".utf8) + other + [0]
+                let file = path.withUnsafeBytes { open($0.bindMemory(to: CChar.self).baseAddress!, O_CREAT, 0o600) }
+                #expect(file >= 0)
+                close(file)
+            }
+            let page = site.get("/files/").text
+            let link = "./\(PercentEncoding.encode(name))\""
+            let row = try #require(page.split(separator: "\n").first { $0.contains(link) })
+            let button = try #require(row.components(separatedBy: "name=\"remove\" value=\"").last)
+            let value = String(button.prefix { $0 != "\"" })
+            let answer = site.request(form("/files/", [("token", nil, "secret-token"), ("remove", nil, value)]))
+            #expect(answer[0].status == 303)
+            let left = site.get("/files/").text
+            #expect(!left.contains(link))
+            for other in names where other != name { #expect(left.contains("./\(PercentEncoding.encode(other))\"")) }
+        }
+    }
+
+    @Test(
+        "Names of files are taken as they are sent",
+        arguments: ["a\u{2028}b.txt", "\u{301}x.txt", "a;b=c.txt", "a\u{85}b", "ü.txt"])
+    func fileNames(name: String) throws {
+        let site = try writable()
+        let answer = site.request(form("/files/", [("token", nil, "secret-token"), ("file", name, "x")]))[0]
+        #expect(answer.status == 303)
+        #expect(site.names.map { Array($0.utf8) } == [Array(name.utf8)])
+    }
+
+    @Test("Many small parts take a time that grows with their number alone")
+    func manyParts() throws {
+        func time(_ count: Int) throws -> Duration {
+            let part = "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n\r\n"
+            let body = Array((String(repeating: part, count: count) + "--x--").utf8)
+            return try ContinuousClock().measure {
+                var reader = MultipartReader(boundary: "x")
+                body.withUnsafeBytes { reader.feed($0) }
+                var parts = 0
+                reading: while true {
+                    switch reader.next() {
+                    case .part: parts += 1
+                    case .end: break reading
+                    case .needMore, .failed: throw CocoaError(.coderInvalidValue)
+                    default: break
+                    }
+                }
+                #expect(parts == count)
+            }
+        }
+        let few = try (0..<5).map { _ in try time(1000) }.min() ?? .zero
+        let many = try time(32_000)
+        #expect(many < few * 32 * 5, "\(few) for 1000, \(many) for 32000")
     }
 }

@@ -1,31 +1,42 @@
-/// Reason phrases of the statuses that services answer with (RFC 9110 §15).
-enum HTTPStatus {
-    static func reason(_ status: Int) -> String {
+/// What is known of the statuses of HTTP.
+public enum HTTPStatus {
+    /// The usual reason phrase (RFC 9110 §15, RFC 6585) of a status that this library sends or explains; else empty.
+    public static func reason(_ status: Int) -> String {
         switch status {
+        case 101: "Switching Protocols"
         case 200: "OK"
         case 201: "Created"
         case 204: "No Content"
         case 206: "Partial Content"
         case 301: "Moved Permanently"
+        case 302: "Found"
         case 303: "See Other"
         case 304: "Not Modified"
+        case 307: "Temporary Redirect"
+        case 308: "Permanent Redirect"
         case 400: "Bad Request"
         case 401: "Unauthorized"
         case 403: "Forbidden"
         case 404: "Not Found"
         case 405: "Method Not Allowed"
+        case 407: "Proxy Authentication Required"
+        case 408: "Request Timeout"
         case 409: "Conflict"
         case 412: "Precondition Failed"
         case 413: "Content Too Large"
         case 415: "Unsupported Media Type"
         case 416: "Range Not Satisfiable"
         case 417: "Expectation Failed"
+        case 426: "Upgrade Required"
+        case 429: "Too Many Requests"
         case 431: "Request Header Fields Too Large"
         case 500: "Internal Server Error"
+        case 502: "Bad Gateway"
         case 503: "Service Unavailable"
+        case 504: "Gateway Timeout"
         case 505: "HTTP Version Not Supported"
         case 507: "Insufficient Storage"
-        default: "Status"
+        default: ""
         }
     }
 }
