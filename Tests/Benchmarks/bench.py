@@ -21,8 +21,6 @@ from machine import HERE, Machine, certificate, description
 
 GIB = 1 << 30
 NOT_MEASURED = [
-    "one million connections in memory: memory_pairs does it, by itself",
-    "TLS handshakes that resume a session, beside `openssl s_time`",
     "kernel TLS, which needs a kernel that has it",
 ]
 
@@ -365,6 +363,70 @@ def tls(suite):
         )
 
 
+def resumed_handshakes(suite):
+    """The same client asks our server and OpenSSL's: one connection after the other, each with the ticket of the one
+    before, and each gets an answer of a line over HTTP, because the ticket comes behind the handshake."""
+
+    def ask(port):
+        began = time.monotonic()
+        done = subprocess.run(
+            suite.machine.pinned(
+                suite.machine.client_core,
+                "openssl",
+                "s_time",
+                "-connect",
+                f"127.0.0.1:{port}",
+                "-reuse",
+                "-tls1_3",
+                "-www",
+                "/page",
+                "-time",
+                1 if suite.quick else 2,
+            ),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        took = time.monotonic() - began
+        # A letter for each connection: r for a resumed one.
+        resumed = max((line.count("r") for line in done.stdout.splitlines() if set(line) == {"r"}), default=0)
+        counted = re.search(r"^(\d+) connections in \d+ real seconds", done.stdout, re.MULTILINE)
+        if counted is None or int(counted[1]) != resumed:
+            raise RuntimeError(f"s_time resumed {resumed} connections: {(done.stderr or done.stdout)[-200:].strip()}")
+        return {"rate": resumed / took}
+
+    with certificate() as (file, key), suite.machine.server("-c", file, "-k", key) as ours:
+        with suite.machine.openssl_server(file, key) as port:
+            got = suite.in_turn(openssl=lambda: ask(port), ours=lambda: ask(ours.port))
+    suite.row(
+        "TLS 1.3: resumed handshakes, for openssl s_time",
+        "connections/s",
+        of(got["ours"], "rate"),
+        "≥ 0.6 × openssl s_server",
+        0.6,
+        of(got["openssl"], "rate"),
+    )
+
+
+def connections_in_memory(suite):
+    """Pairs in one process, without sockets: each end is a connection, so half as many pairs."""
+    count = 50_000 if suite.quick else 500_000
+    got = [suite.machine.run(suite.machine.program("memory_pairs"), "-n", count, timeout=600)]
+    ends = f"{2 * count:,} connections in memory"
+    scale = 1_000_000 / (2 * count)
+    suite.row(
+        f"{ends}, made and one request answered, for 1,000,000",
+        "s",
+        [(result["setup_s"] + result["requests_s"]) * scale for result in got],
+        "≤ 10 s",
+        10,
+        low_is_good=True,
+    )
+    suite.row("the same, memory of each, idle", "B", of(got, "idle_bytes_per_end"))
+    suite.row("the same, after a request", "B", of(got, "used_bytes_per_end"), "≤ 1,000 B", 1000, low_is_good=True)
+
+
 def steady_state(suite):
     counted = gate.count_calls(suite.machine)["window_256"]
     suite.row("allocations of the server per request", "", [max(0, round(counted["allocations"], 3))], "0", 0.001, low_is_good=True)
@@ -486,6 +548,8 @@ CASES = [
     busy_connections,
     loop_threads,
     tls,
+    resumed_handshakes,
+    connections_in_memory,
     steady_state,
     python,
     load_time,

@@ -6,8 +6,10 @@ import os
 import platform
 import re
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -73,6 +75,48 @@ class Machine:
                 process.kill()
                 process.wait()
             process.stdout.close()
+
+
+    @contextlib.contextmanager
+    def openssl_server(self, certificate_file, key_file):
+        """OpenSSL's own server, which answers a request for "/page" with a line: its port."""
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "page").write_text("here\n", encoding="ascii")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            process = subprocess.Popen(
+                self.pinned(
+                    self.server_core,
+                    "openssl",
+                    "s_server",
+                    "-accept",
+                    f"127.0.0.1:{port}",
+                    "-cert",
+                    certificate_file,
+                    "-key",
+                    key_file,
+                    "-tls1_3",
+                    "-WWW",
+                    "-quiet",
+                ),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                for _ in range(200):
+                    time.sleep(0.05)
+                    with socket.socket() as probe:
+                        if probe.connect_ex(("127.0.0.1", port)) == 0:
+                            break
+                else:
+                    raise RuntimeError("openssl s_server did not start")
+                yield port
+            finally:
+                process.kill()
+                process.wait()
 
 
 class Server:
