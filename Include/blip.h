@@ -1521,17 +1521,20 @@ typedef int64_t (*blip_timeout_fn)(
 typedef void (*blip_fd_fn)(blip_connection *connection, int fd, void *context);
 
 /**
- * Looks at a challenge of a server that the options do not answer, and may answer it now or later.
+ * Looks at a challenge of a server or proxy that the options do not answer, and may answer it now
+ * or later.
  *
- * Called for each answer with status 401 that neither the options nor what was answered before
- * satisfies, so also when a password was wrong, and for each round of a scheme with several. At
- * most 20 times for one origin. Answer with blip_challenge_answer_password, _token or _header, or
- * retain the challenge and answer later on any thread. The time until the answer does not count
- * for the connect timeout. When the last reference is gone without an answer, or with
- * blip_challenge_cancel, the connection fails with BLIP_ERROR_HTTP_STATUS and code 401.
+ * Called for each answer with status 401, of a proxy 407, that neither the options nor what was
+ * answered before satisfies, so also when a password was wrong, and for each round of a scheme with
+ * several. At most 20 times for one origin, and as often for a proxy, which blip_challenge_is_proxy
+ * tells from the server; it is asked before TLS with the server. Answer with
+ * blip_challenge_answer_password, _token or _header, or retain the challenge and answer later on
+ * any thread. The time until the answer does not count for the connect timeout. When the last
+ * reference is gone without an answer, or with blip_challenge_cancel, the connection fails with
+ * BLIP_ERROR_HTTP_STATUS and code 401, of a proxy with BLIP_ERROR_PROXY and code 407.
  *
  * @param connection The connection, in state BLIP_STATE_CONNECTING.
- * @param challenge What the server asks for.
+ * @param challenge What is asked for.
  * @param context What was given with the function.
  *
  * Ownership: what it is given is borrowed until it returns; blip_challenge_retain keeps it.
@@ -3767,10 +3770,10 @@ blip_status blip_trust_reject(blip_trust *trust);
 /**
  * @defgroup challenges Challenges
  *
- * What blip_challenge_fn is given: all challenges of one answer of a server, of which one has to be
- * answered, once. A program can so bring a scheme of its own, of several rounds too: it answers
- * each challenge with a header until the server agrees. If the server lets it, all rounds go over
- * one byte stream.
+ * What blip_challenge_fn is given: all challenges of one answer of a server or proxy, of which one
+ * has to be answered, once. A program can so bring a scheme of its own, of several rounds too: it
+ * answers each challenge with a header until the server agrees. If the server lets it, all rounds
+ * go over one byte stream.
  *
  * @{
  */
@@ -3809,9 +3812,10 @@ void blip_challenge_release(blip_challenge *challenge);
 blip_status blip_challenge_connection(blip_challenge *challenge, blip_connection **connection);
 
 /**
- * Tells who asks: host and port as in a Host header.
+ * Tells who asks: host and port as in a Host header, of a proxy its own.
  *
- * After a redirect it may be another one than the connection's URL says.
+ * After a redirect it may be another one than the connection's URL says. A port that is the
+ * scheme's is left out; that of a proxy never.
  *
  * @param challenge The challenge.
  * @param host Receives the text.
@@ -3834,7 +3838,7 @@ blip_status blip_challenge_host(blip_challenge *challenge, blip_slice *host);
 blip_status blip_challenge_is_proxy(blip_challenge *challenge, bool *proxy);
 
 /**
- * Counts the challenges of this origin, this one included.
+ * Counts the challenges of this origin, or of the proxy, this one included.
  *
  * Above 1, what was sent before was refused, or is one round of several.
  *

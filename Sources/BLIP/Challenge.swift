@@ -3,7 +3,7 @@ import Synchronization
 import Transport
 import WebSocketProtocol
 
-/// What a server asks of a client that it does not know: the challenges of one answer, and the program's answer to them.
+/// What a server, or a proxy on the way, asks of a client that it does not know: the challenges of one answer, and the program's answer to them.
 public final class Challenge: SlotOwner, @unchecked Sendable {
     public static var handleKind: HandleKind { .challenge }
     public var slot: UInt32 = 0
@@ -23,9 +23,11 @@ public final class Challenge: SlotOwner, @unchecked Sendable {
 
     let list: [HTTPChallenge]
     /// What the trouble is, should the program not answer.
-    let trouble: String
+    let trouble: Failure
     public let host: Text
-    public let isProxy: Bool
+    /// Who asks; nil: the server.
+    let proxy: ProxyURL?
+    public var isProxy: Bool { proxy != nil }
     public let attempts: Int
     private let entries: [Entry]
     private let connection: Connection
@@ -34,12 +36,13 @@ public final class Challenge: SlotOwner, @unchecked Sendable {
     private(set) var handle: OpaquePointer?
 
     init(
-        _ list: [HTTPChallenge], trouble: String, host: String, isProxy: Bool, attempts: Int, connection: Connection
+        _ list: [HTTPChallenge], trouble: Failure, host: String, proxy: ProxyURL?, attempts: Int,
+        connection: Connection
     ) {
         self.list = list
         self.trouble = trouble
         self.host = Text(host)
-        self.isProxy = isProxy
+        self.proxy = proxy
         self.attempts = attempts
         self.connection = connection
         entries = list.map { challenge in

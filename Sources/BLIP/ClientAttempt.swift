@@ -25,6 +25,9 @@ final class ClientAttempt {
     var next = Next.undecided
     /// What the program was asked, and has not answered.
     var challenge: Challenge?
+    /// Whom the program has told a proxy that we are, and how often proxies have asked before the present byte stream.
+    var proxyAnswer: (proxy: ProxyURL, credentials: HTTPCredentials)?
+    var proxyChallenges = 0
     /// Requests sent on the present byte stream.
     var requestsOnStream = 0
     /// When it has taken too long; counted anew for the time that the program takes.

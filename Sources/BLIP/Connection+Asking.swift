@@ -80,18 +80,30 @@ extension Connection {
         case .unanswered(let list, let text):
             guard let handler = settings.challenge, attempt.authenticator.challenges <= ClientAttempt.maximumChallenges
             else { return refused(401, "\(text) (HTTP status 401)") }
-            ask(handler, list, text, attempt)
+            let challenge = Challenge(
+                list, trouble: Failure(BLIP_ERROR_HTTP_STATUS, domain: "HTTP", code: 401, "\(text) (HTTP status 401)"),
+                host: attempt.url.hostHeader, proxy: nil, attempts: attempt.authenticator.challenges, connection: self)
+            attempt.next = .undecided
+            ask(handler, challenge, attempt)
         }
     }
 
-    private func ask(
-        _ handler: Handler<blip_challenge_fn>, _ list: [HTTPChallenge], _ text: String, _ attempt: ClientAttempt
-    ) {
+    /// Asks the program for what a proxy wants; false: it is not to be asked.
+    func askForProxy(_ question: ProxyQuestion, _ attempt: ClientAttempt) -> Bool {
+        attempt.proxyChallenges += 1
+        guard let handler = settings.challenge, attempt.proxyChallenges <= ClientAttempt.maximumChallenges else {
+            return false
+        }
+        let host = ProxyTarget(host: question.proxy.host, port: question.proxy.port).authority
         let challenge = Challenge(
-            list, trouble: text, host: attempt.url.hostHeader, isProxy: false,
-            attempts: attempt.authenticator.challenges, connection: self)
+            question.list, trouble: question.failure, host: host, proxy: question.proxy,
+            attempts: max(attempt.proxyChallenges, question.challenges), connection: self)
+        ask(handler, challenge, attempt)
+        return true
+    }
+
+    private func ask(_ handler: Handler<blip_challenge_fn>, _ challenge: Challenge, _ attempt: ClientAttempt) {
         attempt.challenge = challenge
-        attempt.next = .undecided
         // The program may ask a person: its time does not count.
         let left = attempt.deadline == .max ? .max : attempt.deadline &- min(attempt.deadline, loop.refreshNow())
         attempt.deadline = left
@@ -108,13 +120,26 @@ extension Connection {
             attempt.deadline &+= loop.refreshNow()
             armTimer(at: attempt.deadline)
         }
+        if let proxy = challenge.proxy { return answerProxy(proxy, challenge, answer, attempt) }
         switch answer {
-        case .cancel: return refused(401, "\(challenge.trouble) (HTTP status 401)")
+        case .cancel: return finish(challenge.trouble)
         case .header(let value): attempt.authenticator.answer(header: value)
         case .credentials(let credentials): _ = attempt.authenticator.answer(credentials, to: challenge.list)
         }
         attempt.next = .request
         proceedSoon()
+    }
+
+    private func answerProxy(
+        _ proxy: ProxyURL, _ challenge: Challenge, _ answer: Challenge.Answer, _ attempt: ClientAttempt
+    ) {
+        switch answer {
+        case .cancel: finish(challenge.trouble)
+        case .header(let value): dialer?.answer { $0.answer(header: value) }
+        case .credentials(let credentials):
+            attempt.proxyAnswer = (proxy, credentials)
+            dialer?.answer { $0.answer(credentials, to: challenge.list) }
+        }
     }
 
     /// Not inside the callback, or the delivery of bytes, that has caused it: bytes behind the answer come first.

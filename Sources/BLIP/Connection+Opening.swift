@@ -42,14 +42,16 @@ extension Connection {
         attempt.requestsOnStream = 0
         let url = attempt.url
         runtimeHold.log(BLIP_LOG_INFO, "connection", "connecting to \(url.logged)")
-        let plan: DialPlan
+        var plan: DialPlan
         do throws(Failure) {
             plan = try configuration.dial.plan(
                 for: url, userAgent: configuration.userAgent, maximumHead: configuration.httpHead)
         } catch {
             return finish(error)
         }
-        dialer = Dialer(loop: loop, plan: plan) { [self] result in
+        if let answer = attempt.proxyAnswer, answer.proxy == plan.proxy { plan.proxyCredentials = answer.credentials }
+        let ask = settings.challenge == nil ? nil : { [self] in askForProxy($0, attempt) }
+        dialer = Dialer(loop: loop, plan: plan, ask: ask) { [self] result in
             dialer = nil
             switch result {
             case .success(let stream): streamDidConnect(stream)

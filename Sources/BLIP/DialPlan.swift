@@ -12,6 +12,8 @@ struct DialPlan: Sendable {
     /// Whether the host's SRV records say where the servers are.
     var usesService = false
     var proxy: ProxyURL?
+    /// What the program has answered to the proxy before; counts for more than the URL.
+    var proxyCredentials: HTTPCredentials?
     /// For a proxy that speaks TLS.
     var proxyTLS: TLSContext?
     var connector = Connector.Options()

@@ -13,6 +13,8 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
     private let loop: EventLoop
     private let plan: DialPlan
     private var completion: Completion?
+    /// Asks the program for what a proxy wants, which `answer` then gives; false: there is nobody to ask.
+    private var ask: ((ProxyQuestion) -> Bool)?
     /// What is going on, for the text of a timeout: "connecting to host:port".
     private(set) var activity: String
 
@@ -26,12 +28,19 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
     private var targets: [ProxyTarget] = []
     private var handshake: ProxyHandshake?
     private var output: [UInt8] = []
+    /// The program thinks about its answer to the proxy.
+    private var isAsking = false
+    /// The proxy was asked again on a connection that it may have ended meanwhile.
+    private var mayBeGone = false
 
     /// - Parameter completion: called once, on the loop, never from inside this call, and not after `cancel`. The stream
     ///   is not reading and has this object as its delegate until it is handed over.
-    init(loop: EventLoop, plan: DialPlan, completion: @escaping Completion) {
+    init(
+        loop: EventLoop, plan: DialPlan, ask: ((ProxyQuestion) -> Bool)? = nil, completion: @escaping Completion
+    ) {
         self.loop = loop
         self.plan = plan
+        self.ask = ask
         self.completion = completion
         activity = "connecting to \(plan.target)"
         start()
@@ -75,6 +84,7 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
     }
 
     private func tidyUp() {
+        ask = nil
         service?.cancel()
         service = nil
         lookup?.cancel()
@@ -181,14 +191,15 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
             .connect(
                 ConnectHandshake(
                     target: target, userAgent: plan.userAgent, maximumHead: plan.maximumHead,
-                    credentials: proxy.credentials, isPreemptive: proxy.kind == .https,
-                    entropy: { Randomness.bytes(16) }))
+                    credentials: plan.proxyCredentials ?? proxy.credentials, isPreemptive: proxy.kind == .https,
+                    asks: ask != nil, entropy: { Randomness.bytes(16) }))
         }
     }
 
     /// The bytes that the target has sent already stay with the stream.
     func stream(_ stream: Transport.Stream, didReceive bytes: UnsafeMutableRawBufferPointer) -> Int {
         guard let proxy = plan.proxy, var handshake else { return 0 }
+        mayBeGone = false
         var taken = 0
         while true {
             let step = handshake.receive(UnsafeRawBufferPointer(rebasing: bytes[taken...]))
@@ -208,14 +219,44 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
                 finish(.success(stream))
                 return taken
             case .again:
-                stream.close()
-                self.stream = nil
-                connect()
+                connectAgain()
                 return bytes.count
+            case .asks(let list, let failure, let consumed):
+                taken += min(consumed, bytes.count - taken)
+                isAsking = true
+                let question = ProxyQuestion(
+                    proxy: proxy, list: list, challenges: handshake.challenges, failure: self.failure(proxy, failure))
+                guard ask?(question) == true else {
+                    finish(.failure(question.failure))
+                    return bytes.count
+                }
+                guard completion != nil else { return bytes.count }
+                if taken == bytes.count { return taken }
             case .failed(let failure):
                 refused(proxy, failure)
                 return bytes.count
             }
+        }
+    }
+
+    private func connectAgain() {
+        stream?.close()
+        stream = nil
+        mayBeGone = false
+        connect()
+    }
+
+    /// Goes on with what the program has answered to a question.
+    func answer(_ change: (inout ConnectHandshake) -> ProxyStep) {
+        guard isAsking, completion != nil else { return }
+        isAsking = false
+        switch handshake?.goOn(change) {
+        case .send(let request, _):
+            output += request
+            mayBeGone = true
+            stream?.requestOutput()
+        case .again: connectAgain()
+        default: break
         }
     }
 
@@ -228,17 +269,19 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
             handshake = nil
             return connect()
         }
+        finish(.failure(self.failure(proxy, failure)))
+    }
+
+    private func failure(_ proxy: ProxyURL, _ failure: ProxyFailure) -> Failure {
         let domain =
             switch failure.domain {
             case .http: "HTTP"
             case .socks: "SOCKS"
             case .other: "BLIP"
             }
-        finish(
-            .failure(
-                Failure(
-                    BLIP_ERROR_PROXY, domain: domain, code: Int64(failure.code),
-                    "The proxy \(proxy) does not lead to \(plan.target): \(failure.text).")))
+        return Failure(
+            BLIP_ERROR_PROXY, domain: domain, code: Int64(failure.code),
+            "The proxy \(proxy) does not lead to \(plan.target): \(failure.text).")
     }
 
     func stream(_ stream: Transport.Stream, fill buffer: UnsafeMutableRawBufferPointer) -> Int {
@@ -256,6 +299,15 @@ final class Dialer: StreamDelegate, @unchecked Sendable {
 
     func stream(_ stream: Transport.Stream, didEnd error: TransportError?) {
         self.stream = nil
+        if isAsking {
+            _ = handshake?.goOn { handshake in
+                handshake.connectionDidEnd()
+                return .again
+            }
+            return
+        }
+        // A proxy may end an idle connection in the moment in which it is used again (RFC 9112 §9.3.1).
+        if mayBeGone { return connectAgain() }
         let proxy = plan.proxy.map { "The proxy \($0)" } ?? "The server"
         guard let error else {
             return finish(

@@ -6,12 +6,17 @@ public struct ConnectHandshake: Sendable {
         case head
         /// The rest of a refusal, behind which the proxy can be asked again.
         case body(HTTPBodySkipper)
+        /// The same, while the program thinks about its answer.
+        case asking(HTTPBodySkipper)
+        /// The connection cannot be used again.
+        case ended
     }
 
     private let target: ProxyTarget
     private let userAgent: String?
     private let maximumHead: Int
     private let entropy: @Sendable () -> [UInt8]
+    private let asks: Bool
     private var authenticator: HTTPAuthenticator
     private var parser: HTTPHeadParser
     private var stage = Stage.head
@@ -19,18 +24,23 @@ public struct ConnectHandshake: Sendable {
     /// - Parameters:
     ///   - credentials: who we are to the proxy; nil: nobody.
     ///   - isPreemptive: send a password before it is asked for.
+    ///   - asks: whether somebody may know more, so that `.asks` comes instead of a failure.
     ///   - entropy: gives 16 fresh random bytes.
     public init(
         target: ProxyTarget, userAgent: String?, maximumHead: Int = 16384, credentials: HTTPCredentials? = nil,
-        isPreemptive: Bool = false, entropy: @escaping @Sendable () -> [UInt8]
+        isPreemptive: Bool = false, asks: Bool = false, entropy: @escaping @Sendable () -> [UInt8]
     ) {
         self.target = target
         self.userAgent = userAgent
         self.maximumHead = maximumHead
         self.entropy = entropy
+        self.asks = asks
         authenticator = HTTPAuthenticator(credentials: credentials, isPreemptive: isPreemptive, isProxy: true)
         parser = HTTPHeadParser(.response, maximum: maximumHead)
     }
+
+    /// How many challenges have come.
+    public var challenges: Int { authenticator.challenges }
 
     /// What is sent first, also on a new connection after `.again`.
     public mutating func request() -> [UInt8] {
@@ -47,7 +57,12 @@ public struct ConnectHandshake: Sendable {
 
     /// Looks at what came. Bytes that were not taken are to be given again, with more behind them.
     public mutating func receive(_ bytes: UnsafeRawBufferPointer) -> ProxyStep {
-        if case .body(let skipper) = stage { return skip(skipper, bytes, from: 0) }
+        switch stage {
+        case .head: break
+        case .body(let skipper): return skip(skipper, bytes, from: 0)
+        case .asking(let skipper): return wait(skipper, bytes)
+        case .ended: return .more(consumed: bytes.count)
+        }
         switch parser.feed(bytes) {
         case .incomplete: return .more(consumed: 0)
         case .failed(_, let text):
@@ -73,10 +88,50 @@ public struct ConnectHandshake: Sendable {
     ) -> ProxyStep {
         switch authenticator.receive(head) {
         case .retry: return skip(HTTPBodySkipper(head), bytes, from: consumed)
-        case .unanswered(_, let text):
-            return .failed(ProxyFailure(.http, 407, "\(text); put user name and password into the proxy's URL"))
+        case .unanswered(let list, let text):
+            let failure = ProxyFailure(.http, 407, "\(text); put user name and password into the proxy's URL")
+            guard asks else { return .failed(failure) }
+            stage = .asking(HTTPBodySkipper(head))
+            return .asks(list, failure, consumed: consumed)
         case .malformed(let text): return .failed(ProxyFailure(.http, 407, text))
         }
+    }
+
+    // MARK: The program's answers
+
+    /// Goes on with what the program gives for the challenges that came last.
+    /// - Returns: `.send`, `.again`, or `.more` while the refusal's body is still coming.
+    public mutating func answer(_ credentials: HTTPCredentials, to list: [HTTPChallenge]) -> ProxyStep {
+        _ = authenticator.answer(credentials, to: list)
+        return goOn()
+    }
+
+    /// The same with a value for the header, of whatever scheme.
+    public mutating func answer(header: SecretBytes) -> ProxyStep {
+        authenticator.answer(header: header)
+        return goOn()
+    }
+
+    /// The connection has ended while the program thinks.
+    public mutating func connectionDidEnd() { stage = .ended }
+
+    private mutating func goOn() -> ProxyStep {
+        guard case .asking(let skipper) = stage else { return .again }
+        switch skipper.state {
+        case .reading:
+            stage = .body(skipper)
+            return .more(consumed: 0)
+        case .done: return .send(request(), consumed: 0)
+        case .unusable: return .again
+        }
+    }
+
+    private mutating func wait(_ skipper: HTTPBodySkipper, _ bytes: UnsafeRawBufferPointer) -> ProxyStep {
+        var skipper = skipper
+        let taken = skipper.feed(bytes)
+        // What follows a refusal without having been asked for is no answer to the next request.
+        stage = taken < bytes.count ? .ended : .asking(skipper)
+        return .more(consumed: bytes.count)
     }
 
     private mutating func skip(

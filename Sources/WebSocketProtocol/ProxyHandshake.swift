@@ -13,6 +13,18 @@ public enum ProxyHandshake: Sendable {
         }
     }
 
+    /// How many challenges have come.
+    public var challenges: Int {
+        if case .connect(let handshake) = self { handshake.challenges } else { 0 }
+    }
+
+    /// Goes on after `.asks`, as `change` says.
+    public mutating func goOn(_ change: (inout ConnectHandshake) -> ProxyStep) -> ProxyStep {
+        guard case .connect(var handshake) = self else { return .again }
+        defer { self = .connect(handshake) }
+        return change(&handshake)
+    }
+
     /// Looks at what came. Bytes that were not taken are to be given again, with more behind them.
     public mutating func receive(_ bytes: UnsafeRawBufferPointer) -> ProxyStep {
         switch self {

@@ -8,5 +8,8 @@ public enum ProxyStep: Sendable, Equatable {
     case connected(consumed: Int)
     /// The proxy ends this connection but may be asked again on a new one, with what it wants.
     case again
+    /// The proxy wants what only the program may know; so many bytes were taken. What comes meanwhile is still to be
+    /// given. Goes on with `answer`; the failure is for those who do not.
+    case asks([HTTPChallenge], ProxyFailure, consumed: Int)
     case failed(ProxyFailure)
 }

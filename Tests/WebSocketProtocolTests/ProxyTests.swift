@@ -27,7 +27,7 @@ import Testing
             case .connected(let consumed):
                 held.removeFirst(consumed)
                 return (sent, step, held + answer[position...])
-            case .again, .failed: return (sent, step, held + answer[position...])
+            case .again, .failed, .asks: return (sent, step, held + answer[position...])
             }
         }
     }
@@ -101,6 +101,108 @@ import Testing
             }
             #expect(failure.domain == .http && failure.code == 407)
         }
+    }
+
+    private func asking() -> ProxyHandshake {
+        .connect(
+            ConnectHandshake(
+                target: target, userAgent: nil, credentials: .password(user: "me", SecretBytes(Array("bad".utf8))),
+                isPreemptive: true, asks: true, entropy: { [UInt8](repeating: 7, count: 16) }))
+    }
+
+    /// Feeds a refusal in pieces; the challenges in it, and what follows the program's answer.
+    private func ask(
+        _ handshake: inout ProxyHandshake, _ refusal: String, size: Int,
+        _ answer: (inout ConnectHandshake, [HTTPChallenge]) -> ProxyStep
+    ) -> (list: [HTTPChallenge], step: ProxyStep)? {
+        var held = [UInt8]()
+        var list: [HTTPChallenge]?
+        let bytes = Array(refusal.utf8)
+        for start in stride(from: 0, to: bytes.count, by: size) {
+            held += bytes[start..<min(start + size, bytes.count)]
+            while true {
+                let step = held.withUnsafeBytes { handshake.receive($0) }
+                if case .asks(let asked, let failure, let consumed) = step {
+                    guard list == nil, failure.code == 407, failure.domain == .http else { return nil }
+                    list = asked
+                    held.removeFirst(consumed)
+                } else if case .more(let consumed) = step {
+                    held.removeFirst(consumed)
+                    if consumed == 0 || held.isEmpty { break }
+                } else {
+                    return nil
+                }
+                if held.isEmpty { break }
+            }
+        }
+        guard let list else { return nil }
+        return (list, handshake.goOn { answer(&$0, list) })
+    }
+
+    @Test("CONNECT: the program may answer what the credentials do not, any number of times", arguments: [1, 3, 1000])
+    func asks(_ size: Int) throws {
+        var handshake = asking()
+        #expect(String(decoding: handshake.greeting(), as: UTF8.self).contains("Proxy-Authorization: Basic bWU6YmFk"))
+        for round in 1...3 {
+            let found = ask(&handshake, refusal(basic, "Content-Length: 5") + "12345", size: size) { handshake, list in
+                handshake.answer(.password(user: "me", SecretBytes(Array("pw".utf8))), to: list)
+            }
+            let (list, step) = try #require(found)
+            #expect(list.map(\.scheme) == ["basic"])
+            #expect(handshake.challenges == round)
+            guard case .send(let request, 0) = step else {
+                Issue.record("\(step)")
+                return
+            }
+            #expect(String(decoding: request, as: UTF8.self).contains("Proxy-Authorization: Basic bWU6cHc=\r\n"))
+        }
+        let found = ask(&handshake, refusal("Proxy-Authenticate: Own x=1", "Content-Length: 0"), size: size) {
+            handshake, _ in handshake.answer(header: SecretBytes(Array("Own y".utf8)))
+        }
+        guard case .send(let request, 0)? = found?.step else {
+            Issue.record("\(String(describing: found))")
+            return
+        }
+        #expect(String(decoding: request, as: UTF8.self).contains("Proxy-Authorization: Own y\r\n"))
+        guard case .connected = Array("HTTP/1.1 200 OK\r\n\r\n".utf8).withUnsafeBytes({ handshake.receive($0) }) else {
+            Issue.record("no way")
+            return
+        }
+    }
+
+    @Test("CONNECT: after an answer the connection is used again only if nothing speaks against it")
+    func asksAgain() throws {
+        let answer: (inout ConnectHandshake, [HTTPChallenge]) -> ProxyStep = { handshake, list in
+            handshake.answer(.password(user: "me", SecretBytes(Array("pw".utf8))), to: list)
+        }
+        for text in [
+            refusal(basic, "Connection: close", "Content-Length: 0"), refusal(basic),
+            // What nobody has asked for.
+            refusal(basic, "Content-Length: 0") + "HTTP/1.1 200 OK\r\n\r\n",
+        ] {
+            for size in [1, 1000] {
+                var handshake = asking()
+                _ = handshake.greeting()
+                #expect(try #require(ask(&handshake, text, size: size, answer)).step == .again)
+                #expect(String(decoding: handshake.greeting(), as: UTF8.self).contains("bWU6cHc="))
+            }
+        }
+        // The answer may be faster than the rest of the refusal.
+        var handshake = asking()
+        _ = handshake.greeting()
+        let early = ask(&handshake, refusal(basic, "Content-Length: 5") + "123", size: 1, answer)
+        #expect(early?.step == .more(consumed: 0))
+        guard case .send(_, 2) = Array("45".utf8).withUnsafeBytes({ handshake.receive($0) }) else {
+            Issue.record("no request")
+            return
+        }
+        var gone = asking()
+        _ = gone.greeting()
+        let late = ask(&gone, refusal(basic, "Content-Length: 0"), size: 1000) { handshake, list in
+            handshake.connectionDidEnd()
+            return answer(&handshake, list)
+        }
+        #expect(late?.step == .again)
     }
 
     @Test("CONNECT: where the connection ends with the refusal, a new one is asked for")

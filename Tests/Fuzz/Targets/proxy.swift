@@ -31,7 +31,7 @@ private func handshake(_ kind: Int) -> ProxyHandshake {
         ConnectHandshake(
             target: target, userAgent: nil, maximumHead: 2048,
             credentials: user.map { .password(user: $0, SecretBytes(Array("secret".utf8))) },
-            entropy: { [UInt8](repeating: 1, count: 16) }))
+            asks: kind == 1, entropy: { [UInt8](repeating: 1, count: 16) }))
 }
 
 /// What was sent and how it ended, the bytes that are left included.
@@ -60,6 +60,14 @@ private func run(_ kind: Int, _ answer: [UInt8], piece: Int) -> [[UInt8]] {
             check(consumed >= 0 && consumed <= held.count, "\(consumed) of \(held.count) bytes taken")
             return trace + [Array(held.dropFirst(consumed)) + Array(answer[position...])]
         case .again: return trace + [Array("again".utf8)]
+        case .asks(let list, _, let consumed):
+            check(consumed >= 0 && consumed <= held.count, "\(consumed) of \(held.count) bytes taken")
+            held.removeFirst(consumed)
+            trace.append(Array("asks".utf8))
+            check(trace.count < 100, "asks for ever")
+            let step = handshake.goOn { $0.answer(.password(user: "me", SecretBytes(Array("secret".utf8))), to: list) }
+            if case .send(let bytes, _) = step { trace.append(bytes) }
+            if case .again = step { return trace + [Array("again".utf8)] }
         case .failed(let failure):
             check(!failure.text.isEmpty && failure.text.utf8.count < 5000, "a failure's text")
             // The proxy may have said the word itself.

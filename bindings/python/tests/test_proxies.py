@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Iterator
 
 import pytest
 from conftest import run_script
 from proxies import DigestProxy, Proxy, SocksProxy
+from sites import Site, answer, upgrade
 
 import blip
 import blip.sync
@@ -96,6 +98,78 @@ def test_digest_and_a_proxy_that_closes(plain: Any) -> None:
         assert proxy.connections == 2
         with pytest.raises(ConnectionFailed, match="refuses the user name or password"):
             talk(url, proxy=proxy.url("me:other@"))
+
+
+def test_program_answers_a_proxy(plain: Any, secure: Any, certificates: dict[str, str]) -> None:
+    asked = []
+
+    def ask(challenge: blip.Challenge) -> Any:
+        asked.append((challenge.host, challenge.is_proxy, challenge.attempts, challenge.schemes, challenge.realm))
+        return ("me", "wrong" if challenge.attempts == 1 else "secret")
+
+    with Proxy(user="me", password="secret") as proxy:
+        host = f"127.0.0.1:{proxy.port}"
+        talk(f"ws://127.0.0.1:{plain.port}/", proxy=proxy.url(), on_challenge=ask)
+        assert asked == [(host, True, number, ["basic"], "x") for number in (1, 2)]
+        assert proxy.connections == 1
+        # What the URL says comes first, and the program is asked when it was refused.
+        asked.clear()
+        talk(f"ws://127.0.0.1:{plain.port}/", proxy=proxy.url("me:secret@"), on_challenge=ask)
+        assert asked == []
+        url = f"wss://localhost:{secure.port}/"
+        assert talk(url, proxy=proxy.url("me:other@"), ca_file=certificates["ca.pem"], on_challenge=ask)
+        assert [each[2] for each in asked] == [2]
+
+
+def test_program_answers_a_proxy_later(plain: Any) -> None:
+    def ask(challenge: blip.Challenge) -> None:
+        threading.Timer(0.5, lambda: challenge.answer("me", "secret")).start()
+
+    url = f"ws://127.0.0.1:{plain.port}/"
+    # The time that the program takes does not count. The second one ends each connection that it refuses.
+    for kind, connections in ((Proxy, 1), (DigestProxy, 2)):
+        with kind(user="me", password="secret") as proxy:
+            talk(url, proxy=proxy.url(), on_challenge=ask, timeout=0.4)
+            assert proxy.connections == connections
+            assert not any(b"secret" in head for head in proxy.heads)
+
+
+def test_program_does_not_answer_a_proxy(plain: Any) -> None:
+    def broken(challenge: blip.Challenge) -> None:
+        raise RuntimeError("no")
+
+    url = f"ws://127.0.0.1:{plain.port}/"
+    with Proxy(user="me", password="secret") as proxy:
+        for ask in (lambda challenge: challenge.cancel(), lambda challenge: None, broken):
+            with pytest.raises(ConnectionFailed, match="proxy asks for authentication") as caught:
+                talk(url, proxy=proxy.url(), on_challenge=ask)
+            assert caught.value.status == blip.Status.PROXY
+            assert caught.value.code == 407
+        # Nobody takes an endless dialogue.
+        before = len(proxy.heads)
+        with pytest.raises(ConnectionFailed, match="proxy refuses"):
+            talk(url, proxy=proxy.url(), on_challenge=lambda challenge: ("me", f"secret{challenge.attempts}"))
+        assert len(proxy.heads) - before == 21
+
+
+def test_proxy_and_server_are_both_answered() -> None:
+    """What was said to a proxy counts for the next byte stream too, and is not said to the server."""
+    asked = []
+
+    def ask(challenge: blip.Challenge) -> Any:
+        asked.append((challenge.is_proxy, challenge.host))
+        return ("me", "secret") if challenge.is_proxy else ("you", "s3cr3t")
+
+    def script(head: bytes) -> bytes:
+        assert b"Proxy-Authorization" not in head
+        if b"\r\nAuthorization: Basic " in head:
+            return upgrade(head)
+        return answer(401, 'WWW-Authenticate: Basic realm="site"', "Connection: close")
+
+    with Site(script) as site, Proxy(user="me", password="secret") as proxy:
+        blip.sync.connect(site.url(), proxy=proxy.url(), on_challenge=ask, close_timeout=0.2).close()
+        assert asked == [(True, f"127.0.0.1:{proxy.port}"), (False, f"127.0.0.1:{site.port}")]
+        assert site.connections == 2
 
 
 def test_socks_with_names_looked_up_here(plain: Any) -> None:
