@@ -5861,14 +5861,16 @@ blip_status blip_listener_set_stopped_callback(
 /**
  * Listens on a port.
  *
- * When it returns, clients can connect. After a failure it may be tried again.
+ * When it returns, clients can connect. This and the other functions that start may be called
+ * again, from several threads too: the listener then listens there as well, and stopping ends all
+ * of it. After a failure it may be tried again; where it listens already it goes on.
  *
  * @param listener The listener.
  * @param interface_address Empty: all addresses; an IPv4 or IPv6 address; "localhost": the loopback
  *     addresses of both; or the name of an interface.
  * @param port The port; 0: any free one, see blip_listener_port.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was
- *     started before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime
+ *     stopped; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime
  *     was stopped; BLIP_ERROR_ADDRESS_IN_USE; BLIP_ERROR_PERMISSION; BLIP_ERROR_UNREACHABLE: the
  *     address is none of this machine's; BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK;
  *     blip_listener_error has the detail.
@@ -5888,7 +5890,7 @@ blip_status blip_listener_start(
  * @param listener The listener.
  * @param path The file's path, at most 107 bytes.
  * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: the path is empty;
- *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was started before; BLIP_ERROR_TLS_SETUP: a file cannot
+ *     BLIP_ERROR_TEXT; BLIP_ERROR_STATE: it was stopped; BLIP_ERROR_TLS_SETUP: a file cannot
  *     be used; BLIP_ERROR_STOPPED: the runtime was stopped; BLIP_ERROR_ADDRESS_IN_USE;
  *     BLIP_ERROR_PERMISSION; BLIP_ERROR_FILE: the path's folder is missing, or it is too long;
  *     BLIP_ERROR_RESOURCES; BLIP_ERROR_NETWORK; blip_listener_error has the detail.
@@ -5906,9 +5908,9 @@ blip_status blip_listener_start_unix(blip_listener *listener, blip_slice path);
  *
  * @param listener The listener.
  * @param fd A stream socket, of IP or Unix, that listens.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started
- *     before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
- *     stopped; BLIP_ERROR_FILE, BLIP_ERROR_NETWORK: fd is no socket that listens;
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was stopped, or has
+ *     the socket already; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the
+ *     runtime was stopped; BLIP_ERROR_FILE, BLIP_ERROR_NETWORK: fd is no socket that listens;
  *     blip_listener_error has the detail.
  *
  * Ownership: fd: the library's on success, the caller's otherwise.
@@ -5926,8 +5928,8 @@ blip_status blip_listener_start_fd(blip_listener *listener, int fd);
  *
  * @param listener The listener.
  * @param name FileDescriptorName= of the sockets; empty: all.
- * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was started
- *     before; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_STATE: it was
+ *     stopped; BLIP_ERROR_TLS_SETUP: a file cannot be used; BLIP_ERROR_STOPPED: the runtime was
  *     stopped; BLIP_ERROR_TEXT; BLIP_ERROR_NOT_FOUND: there is no such socket, or it was
  *     taken; BLIP_ERROR_FILE, BLIP_ERROR_NETWORK: it does not listen; blip_listener_error has the
  *     detail.
@@ -5956,7 +5958,7 @@ blip_status blip_listener_start_systemd(blip_listener *listener, blip_slice name
 blip_status blip_listener_accept_fd(blip_listener *listener, int fd);
 
 /**
- * Gives the port.
+ * Gives the port; of several, that of the first start.
  *
  * @param listener The listener.
  * @param port Receives the port.
@@ -5968,7 +5970,7 @@ blip_status blip_listener_accept_fd(blip_listener *listener, int fd);
 blip_status blip_listener_port(blip_listener *listener, uint16_t *port);
 
 /**
- * Gives a URL by which a client on this machine can connect.
+ * Gives a URL by which a client on this machine can connect; of several, that of the first start.
  *
  * @param listener The listener.
  * @param url Receives the URL, with the first path of the options.
@@ -5979,6 +5981,38 @@ blip_status blip_listener_port(blip_listener *listener, uint16_t *port);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_status blip_listener_url(blip_listener *listener, blip_slice *url);
+
+/**
+ * Gives the port of one of the places where it listens.
+ *
+ * Each successful start is a place, in their order; of blip_listener_start_systemd each socket is
+ * one. A stopped listener still knows them.
+ *
+ * @param listener The listener.
+ * @param index The place, from 0.
+ * @param port Receives the port.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: port is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below their number; BLIP_ERROR_STATE: it is a Unix socket.
+ *
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_port_at(blip_listener *listener, size_t index, uint16_t *port);
+
+/**
+ * Gives a URL by which a client on this machine can connect to one of the places where it listens.
+ *
+ * The places are those of blip_listener_port_at.
+ *
+ * @param listener The listener.
+ * @param index The place, from 0.
+ * @param url Receives the URL, with the first path of the options.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: url is NULL;
+ *     BLIP_ERROR_NOT_FOUND: index is not below their number.
+ *
+ * Ownership: url: it lies in the listener: valid while the listener lives.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_listener_url_at(blip_listener *listener, size_t index, blip_slice *url);
 
 /**
  * Gives the number of connections that have not ended, those in the handshake included.

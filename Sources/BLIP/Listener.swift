@@ -4,7 +4,7 @@ import Synchronization
 import Transport
 import WebSocketProtocol
 
-/// Accepts BLIP connections on a port or a Unix socket and spreads them over the runtime's loops.
+/// Accepts BLIP connections on ports and Unix sockets and spreads them over the runtime's loops.
 public final class Listener: SlotOwner, @unchecked Sendable {
     public static var handleKind: HandleKind { .listener }
     public static var tellsLastReference: Bool { true }
@@ -29,8 +29,10 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     private struct Shared {
         var phase = Phase.new
         var acceptors: [Acceptor] = []
-        var port: UInt16 = 0
-        var url: Text?
+        /// In the order of the starts; also after the end.
+        var places: [ListenerPlace] = []
+        /// Sockets of the program's that were taken over.
+        var adopted: [Int32] = []
         var error: OwnedError?
         var stopWaiters: [Waiter] = []
         var hasEndedHandle = false
@@ -38,7 +40,6 @@ public final class Listener: SlotOwner, @unchecked Sendable {
 
     private enum Phase {
         case new
-        case starting
         case listening
         case stopping
         case stopped
@@ -202,15 +203,15 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         case nowhere
     }
 
-    /// Binds and begins to accept. On failure it may be tried again.
+    /// Binds and begins to accept, there too if it listens already. On failure it may be tried again.
     public func start(_ place: Place) -> blip_status {
         guard !runtime.isStopped, let context = runtime.contexts.first else { return BLIP_ERROR_STOPPED }
-        let isFree = shared.withLock { shared -> Bool in
-            guard shared.phase == .new else { return false }
-            shared.phase = .starting
-            return true
+        let isPossible = shared.withLock { shared -> Bool in
+            guard shared.phase == .new || shared.phase == .listening else { return false }
+            guard case .descriptors(let descriptors) = place else { return true }
+            return !descriptors.contains { shared.adopted.contains($0) }
         }
-        guard isFree else { return BLIP_ERROR_STATE }
+        guard isPossible else { return BLIP_ERROR_STATE }
         if let setupFailure { return fail(setupFailure) }
         guard speaksBLIP1 || speaksWebSocket else {
             return fail(
@@ -219,34 +220,15 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                     "The listener would speak nothing: both WebSocket and BLIP 1 are switched off."))
         }
         do {
-            let acceptor: Acceptor?
-            let scheme = (speaksWebSocket ? "ws" : "blip") + (configuration.tls == nil ? "" : "s")
-            let path = speaksWebSocket ? paths.first ?? "/" : ""
-            var url: String?
-            switch place {
-            case .port(let host, let port):
-                let bound = try Acceptor.bind(loop: context.loop, host: host, port: port)
-                url = "\(scheme)://\(Self.reachable(host)):\(bound.port)\(path)"
-                acceptor = bound
-            case .unix(let file):
-                acceptor = try Acceptor.bind(loop: context.loop, unixPath: file)
-                url = "\(scheme)+unix://\(PercentEncoding.encode(file.utf8))\(path)"
-            case .descriptors(let descriptors):
-                let adopted = try Acceptor.adopt(loop: context.loop, descriptors: descriptors)
-                if let address = adopted.addresses.first {
-                    url =
-                        address.path.map { "\(scheme)+unix://\(PercentEncoding.encode($0.utf8))\(path)" }
-                        ?? "\(scheme)://\(Self.reachable(address.host)):\(address.port)\(path)"
-                }
-                acceptor = adopted
-            case .nowhere: acceptor = nil
-            }
+            let (acceptor, places) = try open(place, context.loop)
+            var isFirst = false
             let isWanted = shared.withLock { shared -> Bool in
-                guard shared.phase == .starting else { return false }
+                guard shared.phase == .new || shared.phase == .listening else { return false }
+                isFirst = shared.phase == .new
                 shared.phase = .listening
-                shared.acceptors = acceptor.map { [$0] } ?? []
-                shared.port = acceptor?.port ?? 0
-                shared.url = url.map { Text($0) }
+                if let acceptor { shared.acceptors.append(acceptor) }
+                shared.places += places
+                if case .descriptors(let descriptors) = place { shared.adopted += descriptors }
                 return true
             }
             guard isWanted else {
@@ -254,7 +236,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 if context.loop.isCurrent { acceptor.close() } else { context.loop.post { acceptor.close() } }
                 return BLIP_ERROR_STATE
             }
-            runtime.add(self)
+            if isFirst { runtime.add(self) }
             // Between the look and now the runtime may have been stopped, and would not know of this one.
             defer { if runtime.isStopped { stop(graceful: false, timeout: 0) } }
             guard let acceptor else { return BLIP_OK }
@@ -266,18 +248,48 @@ public final class Listener: SlotOwner, @unchecked Sendable {
                 self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
             }
             if context.loop.isCurrent { acceptor.start() } else { context.loop.post { acceptor.start() } }
-            runtime.log(BLIP_LOG_INFO, "listener", "listening on \(url ?? "")")
+            for place in places { runtime.log(BLIP_LOG_INFO, "listener", "listening on \(place.url.string)") }
             return BLIP_OK
         } catch {
             return fail(Failure(error))
         }
     }
 
-    /// Starting failed; it may be tried again.
+    /// The sockets of a place, and what clients call them.
+    private func open(
+        _ place: Place, _ loop: EventLoop
+    ) throws(TransportError) -> (acceptor: Acceptor?, places: [ListenerPlace]) {
+        switch place {
+        case .port(let host, let port):
+            let acceptor = try Acceptor.bind(loop: loop, host: host, port: port)
+            return (acceptor, [self.place(host, acceptor.port)])
+        case .unix(let file):
+            return (try Acceptor.bind(loop: loop, unixPath: file), [self.place(file)])
+        case .descriptors(let descriptors):
+            let acceptor = try Acceptor.adopt(loop: loop, descriptors: descriptors)
+            let places = acceptor.addresses.map { address in
+                address.path.map { self.place($0) } ?? self.place(address.host, address.port)
+            }
+            return (acceptor, places)
+        case .nowhere: return (nil, [])
+        }
+    }
+
+    private var scheme: String { (speaksWebSocket ? "ws" : "blip") + (configuration.tls == nil ? "" : "s") }
+    private var firstPath: String { speaksWebSocket ? paths.first ?? "/" : "" }
+
+    private func place(_ host: String, _ port: UInt16) -> ListenerPlace {
+        ListenerPlace(port: port, url: Text("\(scheme)://\(Self.reachable(host)):\(port)\(firstPath)"))
+    }
+
+    private func place(_ file: String) -> ListenerPlace {
+        ListenerPlace(port: 0, url: Text("\(scheme)+unix://\(PercentEncoding.encode(file.utf8))\(firstPath)"))
+    }
+
+    /// Starting failed: all is as before.
     func fail(_ failure: Failure) -> blip_status {
         let error = OwnedError(ErrorRecord(failure))
         let old = shared.withLock { shared -> OwnedError? in
-            if shared.phase == .starting { shared.phase = .new }
             defer { shared.error = error }
             return shared.error
         }
@@ -417,7 +429,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     /// The program's last reference is gone.
     public func programReferencesDidEnd() {
         let wasNew = shared.withLock { shared -> Bool in
-            guard shared.phase == .new || shared.phase == .starting else { return false }
+            guard shared.phase == .new else { return false }
             shared.phase = .stopped
             return true
         }
@@ -440,7 +452,7 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         let waiter = Waiter()
         let status = shared.withLock { shared -> blip_status? in
             switch shared.phase {
-            case .new, .starting: return BLIP_ERROR_STATE
+            case .new: return BLIP_ERROR_STATE
             case .stopped: return BLIP_OK
             default:
                 shared.stopWaiters.append(waiter)
@@ -458,8 +470,14 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     public func snapshot() -> CounterSnapshot { runtime.snapshot(of: self) }
 
     public var hasQueue: Bool { configuration.queue != nil }
-    public var port: UInt16? { shared.withLock { $0.port == 0 ? nil : $0.port } }
-    public var url: Text? { shared.withLock { $0.url } }
+    public var port: UInt16? { place(0).flatMap { $0.port == 0 ? nil : $0.port } }
+    public var url: Text? { place(0)?.url }
+
+    /// One of the places where it listens; nil: there are not so many.
+    public func place(_ index: Int) -> ListenerPlace? {
+        shared.withLock { $0.places.indices.contains(index) ? $0.places[index] : nil }
+    }
+
     public var error: OpaquePointer? { shared.withLock { $0.error?.handle } }
     public var connectionCount: Int { max(0, connections.load(ordering: .relaxed)) }
 

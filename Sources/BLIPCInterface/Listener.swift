@@ -141,6 +141,26 @@ public func blip_listener_url(_ listener: OpaquePointer!, _ url: UnsafeMutablePo
 }
 
 @c @implementation
+public func blip_listener_port_at(
+    _ listener: OpaquePointer!, _ index: Int, _ port: UnsafeMutablePointer<UInt16>!
+) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in
+        guard let place = listener.place(index) else { return BLIP_ERROR_NOT_FOUND }
+        return place.port == 0 ? BLIP_ERROR_STATE : put(place.port, to: port)
+    }
+}
+
+@c @implementation
+public func blip_listener_url_at(
+    _ listener: OpaquePointer!, _ index: Int, _ url: UnsafeMutablePointer<blip_slice>!
+) -> blip_status {
+    HandleTable.with(listener) { (listener: Listener) in
+        guard let place = listener.place(index) else { return BLIP_ERROR_NOT_FOUND }
+        return put(place.url, to: url)
+    }
+}
+
+@c @implementation
 public func blip_listener_connection_count(
     _ listener: OpaquePointer!, _ count: UnsafeMutablePointer<Int>!
 ) -> blip_status {

@@ -69,11 +69,104 @@ TEST(port_zero_is_any_free_port)
     snprintf(expected, sizeof expected, "ws://127.0.0.1:%u/", port);
     CHECK_OK(blip_listener_url(first, &url));
     CHECK_TEXT(url, expected);
-    CHECK_STATUS(blip_listener_start(first, S("127.0.0.1"), 0), BLIP_ERROR_STATE);
     CHECK_OK(try_url(runtime, expected, NULL));
     stop(first);
     CHECK_STATUS(try_url(runtime, expected, NULL), BLIP_ERROR_REFUSED);
     stop(second);
+    drop_runtime(runtime);
+}
+
+/* URL and port of a place. */
+static void check_place(blip_runtime *runtime, blip_listener *listener, size_t index, char *url, uint16_t *port)
+{
+    blip_slice text;
+    REQUIRE_OK(blip_listener_url_at(listener, index, &text));
+    REQUIRE(text.size < 256);
+    memcpy(url, text.data, text.size);
+    url[text.size] = 0;
+    CHECK_OK(try_url(runtime, url, NULL));
+    CHECK_STATUS(blip_listener_port_at(listener, index, port), strncmp(url, "ws:", 3) == 0 ? BLIP_OK : BLIP_ERROR_STATE);
+}
+
+TEST(several_starts_of_one_listener)
+{
+    blip_runtime *runtime = make_runtime(2);
+    blip_listener *listener = make_listener(runtime, NULL), *other = make_listener(runtime, NULL);
+    char path[128], urls[3][256];
+    uint16_t ports[3] = {0, 0, 0}, taken = 0, port = 0;
+    blip_slice url;
+    blip_error *error = NULL;
+    struct stat file;
+    snprintf(path, sizeof path, "%s/several", temporary_directory());
+    CHECK_STATUS(blip_listener_url_at(listener, 0, &url), BLIP_ERROR_NOT_FOUND);
+    CHECK_STATUS(blip_listener_port_at(listener, 0, &port), BLIP_ERROR_NOT_FOUND);
+    REQUIRE_OK(blip_listener_start(other, S("127.0.0.1"), 0));
+    REQUIRE_OK(blip_listener_port(other, &taken));
+
+    REQUIRE_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
+    REQUIRE_OK(blip_listener_start_unix(listener, S(path)));
+    REQUIRE_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
+    for (size_t i = 0; i < 3; i++)
+        check_place(runtime, listener, i, urls[i], &ports[i]);
+    CHECK(ports[0] != 0 && ports[2] != 0 && ports[0] != ports[2]);
+    CHECK_OK(blip_listener_port(listener, &port));
+    CHECK_INT(port, ports[0]);
+    CHECK_OK(blip_listener_url(listener, &url));
+    CHECK_TEXT(url, urls[0]);
+
+    /* One that fails is told of, and leaves the others as they are. */
+    CHECK_STATUS(blip_listener_start(listener, S("127.0.0.1"), taken), BLIP_ERROR_ADDRESS_IN_USE);
+    CHECK_STATUS(blip_listener_start(listener, S("192.0.2.1"), 0), BLIP_ERROR_UNREACHABLE);
+    CHECK_STATUS(blip_listener_start_unix(listener, S(path)), BLIP_ERROR_ADDRESS_IN_USE);
+    CHECK_STATUS(blip_listener_start_unix(listener, S("/nowhere/at/all")), BLIP_ERROR_FILE);
+    CHECK_OK(blip_listener_error(listener, &error));
+    for (size_t i = 0; i < 3; i++)
+        check_place(runtime, listener, i, urls[i], &ports[i]);
+    CHECK_STATUS(blip_listener_url_at(listener, 3, &url), BLIP_ERROR_NOT_FOUND);
+    CHECK_STATUS(blip_listener_port_at(listener, SIZE_MAX, &port), BLIP_ERROR_NOT_FOUND);
+    CHECK_STATUS(blip_listener_port_at(listener, 0, NULL), BLIP_ERROR_ARGUMENT);
+    CHECK_STATUS(blip_listener_url_at(listener, 0, NULL), BLIP_ERROR_ARGUMENT);
+
+    CHECK_OK(blip_listener_stop(listener, false, 0));
+    CHECK_OK(blip_listener_wait_stopped(listener, SOON));
+    CHECK_STATUS(try_url(runtime, urls[0], NULL), BLIP_ERROR_REFUSED);
+    CHECK_STATUS(try_url(runtime, urls[2], NULL), BLIP_ERROR_REFUSED);
+    CHECK_INT(stat(path, &file), -1);
+    CHECK_STATUS(blip_listener_start(listener, S("127.0.0.1"), 0), BLIP_ERROR_STATE);
+    CHECK_OK(blip_listener_port_at(listener, 2, &port));
+    CHECK_INT(port, ports[2]);
+    blip_listener_release(listener);
+    stop(other);
+    drop_runtime(runtime);
+}
+
+static blip_listener *started_by_many;
+
+static void *start_there(void *context)
+{
+    (void)context;
+    for (int i = 0; i < 8; i++)
+        CHECK_OK(blip_listener_start(started_by_many, S("127.0.0.1"), 0));
+    return NULL;
+}
+
+TEST(threads_start_one_listener_at_once)
+{
+    blip_runtime *runtime = make_runtime(2);
+    pthread_t threads[4];
+    char url[256];
+    uint16_t port;
+    blip_slice text;
+    started_by_many = make_listener(runtime, NULL);
+    for (int i = 0; i < 4; i++)
+        REQUIRE_INT(pthread_create(&threads[i], NULL, start_there, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (size_t i = 0; i < 32; i++)
+        check_place(runtime, started_by_many, i, url, &port);
+    CHECK_STATUS(blip_listener_url_at(started_by_many, 32, &text), BLIP_ERROR_NOT_FOUND);
+    stop(started_by_many);
+    CHECK_STATUS(try_url(runtime, url, NULL), BLIP_ERROR_REFUSED);
     drop_runtime(runtime);
 }
 

@@ -35,6 +35,25 @@ def test_a_socket_that_listens_and_one_that_is_connected() -> None:
         blip.sync.serve(systemd="none such")
 
 
+def test_one_listener_at_several_places(tmp_path: Any) -> None:
+    path = str(tmp_path / "socket")
+    with blip.sync.serve("127.0.0.1", 0, handlers={"echo": echo}) as listener:
+        listener.listen("127.0.0.1")
+        listener.listen(unix_path=path)
+        taken = listener.port
+        with pytest.raises(blip.Error, match="in use"):
+            listener.listen("127.0.0.1", taken)
+        urls, ports = listener.urls, listener.ports
+        assert len(set(urls)) == 3 and urls[0] == listener.url
+        assert ports[0] == taken and ports[1] not in (None, taken) and ports[2] is None
+        for url in urls:
+            with blip.sync.connect(url) as connection:
+                assert bytes(connection.request("echo", b"x").body) == b"x"
+    for url in urls:
+        with pytest.raises(ConnectionFailed):
+            blip.sync.connect(url)
+
+
 @pytest.mark.parametrize("accept", [True, False])
 def test_the_program_judges(accept: bool, certificates: dict[str, str]) -> None:
     seen: list[Any] = []

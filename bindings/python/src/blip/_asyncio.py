@@ -1397,7 +1397,8 @@ def serve(
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
-    """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`.
+    """Listens: `await serve("127.0.0.1", 0)` or `async with serve(...) as listener`; at more places with
+    `listener.listen(...)`.
 
     interface: an address, "localhost", or "" for all; port 0: any free one, see `listener.port`. unix_path: a
     Unix socket instead; fd: a socket that listens already, which is taken over; systemd: the name of sockets that

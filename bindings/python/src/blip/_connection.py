@@ -108,6 +108,8 @@ _files_options_set_upload_limit = bind("blip_files_options_set_upload_limit")
 _listener_stop = bind("blip_listener_stop")
 _listener_port = bind("blip_listener_port")
 _listener_url = bind("blip_listener_url")
+_listener_port_at = bind("blip_listener_port_at")
+_listener_url_at = bind("blip_listener_url_at")
 _listener_connection_count = bind("blip_listener_connection_count")
 _listener_set_handler = bind("blip_listener_set_handler")
 _listener_set_default_handler = bind("blip_listener_set_default_handler")
@@ -718,6 +720,18 @@ class BaseListener:
         if status < 0:
             raise listener_failure(status, f"cannot take over descriptor {fd}", self._handle)
 
+    def listen(
+        self,
+        interface: str = "",
+        port: int = 0,
+        *,
+        unix_path: Optional[PathLike] = None,
+        fd: Optional[int] = None,
+        systemd: Optional[str] = None,
+    ) -> None:
+        """Listens there as well, as `serve` does; the last of `urls` says where. If it fails, the others go on."""
+        self._listen(interface, port, unix_path, fd, systemd)
+
     def _listen(
         self,
         interface: str,
@@ -795,6 +809,26 @@ class BaseListener:
         if _listener_url(self._handle, byref(out)) < 0:
             return ""
         return take(out).decode("utf-8", "replace")
+
+    @property
+    def urls(self) -> List[str]:
+        """A URL of each place where it listens, in the order in which it began to."""
+        found: List[str] = []
+        out = OutSlice()
+        while _listener_url_at(self._handle, len(found), byref(out)) >= 0:
+            found.append(take(out).decode("utf-8", "replace"))
+        return found
+
+    @property
+    def ports(self) -> List[Optional[int]]:
+        """The port of each place where it listens; None for a Unix socket."""
+        found: List[Optional[int]] = []
+        out = c_uint16()
+        while (status := _listener_port_at(self._handle, len(found), byref(out))) != Status.NOT_FOUND:
+            if status != Status.STATE:
+                check(status, "ports")
+            found.append(out.value if status >= 0 else None)
+        return found
 
     @property
     def connection_count(self) -> int:

@@ -337,6 +337,8 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_listener_accept_fd": (STATUS, (HANDLE, c_int)),
     "blip_listener_port": (STATUS, (HANDLE, POINTER(c_uint16))),
     "blip_listener_url": (STATUS, (HANDLE, POINTER(OutSlice))),
+    "blip_listener_port_at": (STATUS, (HANDLE, c_size_t, POINTER(c_uint16))),
+    "blip_listener_url_at": (STATUS, (HANDLE, c_size_t, POINTER(OutSlice))),
     "blip_listener_connection_count": (STATUS, (HANDLE, POINTER(c_size_t))),
     "blip_listener_stop": (STATUS, (HANDLE, c_bool, c_int64)),
     "blip_listener_wait_stopped": (STATUS, (HANDLE, c_int64)),
