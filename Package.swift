@@ -91,7 +91,7 @@ let package = Package(
             name: "HTTPServiceTests", dependencies: ["HTTPService"], swiftSettings: settings),
         .testTarget(name: "TransportTests", dependencies: ["Transport"], swiftSettings: settings),
         .testTarget(
-            name: "CInterfaceTests", dependencies: ["BLIPCInterface", "CBLIP"],
+            name: "CInterfaceTests", dependencies: ["BLIP", "BLIPCInterface", "CBLIP"],
             swiftSettings: settings),
     ],
     swiftLanguageModes: [.v6]

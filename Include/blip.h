@@ -1872,6 +1872,54 @@ blip_status blip_connection_options_set_close_timeout(
     blip_connection_options *options, int64_t milliseconds);
 
 /**
+ * Sets how long closing by the message "Bye" of BLIP 1 and 2 takes at most.
+ *
+ * Default 60,000. Counted from the message, of this side or of the peer, to the end of what is
+ * under way: a peer that never answers, or never ends the stream, is left then, as after
+ * blip_connection_close. A time given to blip_connection_close_gracefully counts if it is shorter.
+ *
+ * Source: BLIP 1, "Closing".
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_bye_timeout(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long a connection goes on whose peer has ended its own direction of the stream only.
+ *
+ * Default 0: the connection ends at once, with BLIP_ERROR_CONNECTION_LOST unless a closing
+ * handshake or "Bye" said so before. Otherwise a peer that ends its output without them (FIN; with
+ * TLS 1.3 also close_notify) is taken for one that still listens: what it has asked is answered,
+ * and what is queued without wanting an answer is sent. Then this side closes by itself, with a
+ * closing frame or "Bye" and its own end. Meanwhile the state is BLIP_STATE_CLOSING: new requests
+ * are refused, those that want an answer complete with BLIP_ERROR_CONNECTION_LOST because none can
+ * come (a reconnector takes those back of which nothing was sent), messages that came in part fail
+ * likewise, and no ping is sent. The peer cannot acknowledge any more either, so that bodies are
+ * sent as fast as the stream takes them.
+ *
+ * The connection ends with BLIP_OK if nothing was cut off: no message in part, no request of this
+ * side unanswered, and all was sent in time; otherwise with BLIP_ERROR_CONNECTION_LOST or what
+ * broke the stream. A peer that has in fact gone is noticed when something is sent to it. After a
+ * closing frame nothing more may be sent, so that this is not for peers that send one, nor for TLS
+ * 1.2, whose close_notify ends both directions.
+ *
+ * Source: RFC 9293 §3.6; RFC 8446 §6.1; RFC 5246 §7.2.1; RFC 6455 §5.5.1; the document of BLIP 1.0.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; 0: it does not go on; -1: as long as it takes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_connection_options_set_half_close(
+    blip_connection_options *options, int64_t milliseconds);
+
+/**
  * Sets how long an incomplete message may stand still while it is received.
  *
  * Default 0. When so long no byte has come although the peer is in the middle of a message, the
@@ -2710,8 +2758,9 @@ blip_status blip_connection_close(blip_connection *connection, uint16_t code, bl
  * New requests of this side are refused from now on; those of the peer are still taken and
  * answered. When nothing is under way it closes with 1000; when the time is over, with 1001, and
  * what is left completes with BLIP_ERROR_CLOSED. A connection that is not open is closed at once.
- * Does not wait itself. In BLIP 1 the peer is told by a message "Bye", and 60 seconds are the most;
- * whether it agrees makes no difference: blip_connection_say_bye asks.
+ * Does not wait itself. In BLIP 1 the peer is told by a message "Bye", which bounds the time too
+ * (blip_connection_options_set_bye_timeout); whether it agrees makes no difference:
+ * blip_connection_say_bye asks.
  *
  * @param connection The connection.
  * @param timeout How long to go on at most, in milliseconds; -1: for ever.
@@ -2726,7 +2775,8 @@ blip_status blip_connection_close_gracefully(blip_connection *connection, int64_
  *
  * If it agrees, this goes on like blip_connection_close_gracefully; a peer that does not know "Bye"
  * (BLIP/404) agrees. If it refuses, everything goes on as before. Without an answer, or with
- * something still under way, the connection is closed after 60 seconds.
+ * something still under way, the connection is closed after 60 seconds, or what
+ * blip_connection_options_set_bye_timeout says.
  *
  * Source: BLIP 1, "Closing"; BLIP 2 names the message, and most of its peers do not know it.
  *
@@ -5350,6 +5400,54 @@ blip_status blip_listener_options_set_handshake_timeout(
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_listener_options_set_close_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long closing by the message "Bye" of BLIP 1 and 2 takes at most.
+ *
+ * Default 60,000. Counted from the message, of this side or of the peer, to the end of what is
+ * under way: a peer that never answers, or never ends the stream, is left then, as after
+ * blip_connection_close. A time given to blip_connection_close_gracefully counts if it is shorter.
+ *
+ * Source: BLIP 1, "Closing".
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; -1: for ever.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_bye_timeout(
+    blip_listener_options *options, int64_t milliseconds);
+
+/**
+ * Sets how long a connection goes on whose peer has ended its own direction of the stream only.
+ *
+ * Default 0: the connection ends at once, with BLIP_ERROR_CONNECTION_LOST unless a closing
+ * handshake or "Bye" said so before. Otherwise a peer that ends its output without them (FIN; with
+ * TLS 1.3 also close_notify) is taken for one that still listens: what it has asked is answered,
+ * and what is queued without wanting an answer is sent. Then this side closes by itself, with a
+ * closing frame or "Bye" and its own end. Meanwhile the state is BLIP_STATE_CLOSING: new requests
+ * are refused, those that want an answer complete with BLIP_ERROR_CONNECTION_LOST because none can
+ * come (a reconnector takes those back of which nothing was sent), messages that came in part fail
+ * likewise, and no ping is sent. The peer cannot acknowledge any more either, so that bodies are
+ * sent as fast as the stream takes them.
+ *
+ * The connection ends with BLIP_OK if nothing was cut off: no message in part, no request of this
+ * side unanswered, and all was sent in time; otherwise with BLIP_ERROR_CONNECTION_LOST or what
+ * broke the stream. A peer that has in fact gone is noticed when something is sent to it. After a
+ * closing frame nothing more may be sent, so that this is not for peers that send one, nor for TLS
+ * 1.2, whose close_notify ends both directions.
+ *
+ * Source: RFC 9293 §3.6; RFC 8446 §6.1; RFC 5246 §7.2.1; RFC 6455 §5.5.1; the document of BLIP 1.0.
+ *
+ * @param options The options.
+ * @param milliseconds The time in milliseconds; 0: it does not go on; -1: as long as it takes.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: below -1.
+ *
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_set_half_close(
     blip_listener_options *options, int64_t milliseconds);
 
 /**

@@ -11,6 +11,10 @@ public class CommonOptions {
     var queue: EventQueue?
     var connectTimeout: Int64 = 15_000
     var closeTimeout: Int64 = 5_000
+    /// As long as in the first implementation of BLIP 1.
+    var byeTimeout: Int64 = 60_000
+    /// 0: a peer that ends its output ends the connection.
+    var halfClose: Int64 = 0
     /// 0: none.
     var readTimeout: Int64 = 0
     var writeTimeout: Int64 = 0
@@ -44,6 +48,8 @@ public class CommonOptions {
 
     public func setConnectTimeout(_ milliseconds: Int64) -> blip_status { set(\.connectTimeout, milliseconds) }
     public func setCloseTimeout(_ milliseconds: Int64) -> blip_status { set(\.closeTimeout, milliseconds) }
+    public func setByeTimeout(_ milliseconds: Int64) -> blip_status { set(\.byeTimeout, milliseconds) }
+    public func setHalfClose(_ milliseconds: Int64) -> blip_status { set(\.halfClose, milliseconds) }
 
     // For ever is none, as 0.
     public func setReadTimeout(_ milliseconds: Int64) -> blip_status {

@@ -13,6 +13,10 @@ final class Configuration: Sendable {
     /// Nanoseconds; 0: none.
     let connectTimeout: UInt64
     let closeTimeout: UInt64
+    /// The most that closing by "Bye" takes, from the question to the end.
+    let byeTimeout: UInt64
+    /// How long a connection goes on without the peer's direction; 0: not at all.
+    let halfClose: UInt64
     let readTimeout: UInt64
     let writeTimeout: UInt64
     let pingInterval: UInt64
@@ -44,6 +48,8 @@ final class Configuration: Sendable {
         self.queue = common.queue ?? queue
         connectTimeout = nanoseconds(common.connectTimeout)
         closeTimeout = nanoseconds(common.closeTimeout)
+        byeTimeout = nanoseconds(common.byeTimeout)
+        halfClose = nanoseconds(common.halfClose)
         readTimeout = nanoseconds(common.readTimeout)
         writeTimeout = nanoseconds(common.writeTimeout)
         pingInterval = nanoseconds(common.pingInterval)

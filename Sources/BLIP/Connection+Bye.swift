@@ -6,9 +6,6 @@ import Transport
 /// The message "Bye" of BLIP 1 and 2: one side asks to close and the other agrees or refuses; who asked ends the
 /// transport when nothing is under way any more (BLIP 1 §"Closing").
 extension Connection {
-    /// The most that closing by "Bye" takes, from the question to the end, as in the first implementation.
-    static let byeTimeout: UInt64 = 60_000_000_000
-
     /// What few connections have; made on first use.
     func makeFarewell() -> Farewell {
         if let farewell { return farewell }
@@ -60,7 +57,7 @@ extension Connection {
         request.extras.isBye = true
         farewell.request = request
         farewell.isSaid = true
-        farewell.deadline = min(farewell.deadline, loop.refreshNow() &+ Self.byeTimeout)
+        farewell.deadline = min(farewell.deadline, loop.refreshNow() &+ configuration.byeTimeout)
         armNextTimer()
         withEngine { hand(request, to: $0) }
         requestOutput()
@@ -146,7 +143,7 @@ extension Connection {
         farewell.isAgreed = true
         if request.wantsReply { _ = respondEmpty(to: request) }
         // The peer ends the transport; if it does not, we do.
-        farewell.deadline = min(farewell.deadline, loop.refreshNow() &+ Self.byeTimeout)
+        farewell.deadline = min(farewell.deadline, loop.refreshNow() &+ configuration.byeTimeout)
         publishClosing()
         armNextTimer()
     }

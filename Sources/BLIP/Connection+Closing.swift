@@ -193,7 +193,7 @@ extension Connection {
         guard isDraining, phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
         loop.post { [self] in
             guard phase == .open, session?.engine.isIdle != false, unanswered <= 0 else { return }
-            beginClose(code: farewell?.closeCode ?? 1000, reason: [], nil)
+            beginClose(code: farewell?.closeCode ?? 1000, reason: [], farewell?.failure)
         }
     }
 
@@ -203,7 +203,9 @@ extension Connection {
         if streamDidEndOnTheWay() { return }
         switch phase {
         case .closing:
-            finish(failure)
+            // Without an answer of the peer's nothing else tells that it has got what was sent.
+            let lost = farewell?.hasPeerEnded == true ? error.map { Failure($0) } : nil
+            finish(failure ?? lost)
         case .open where version == .v1 && error == nil && isEndExpected:
             finish(nil)
         case .open:
@@ -322,7 +324,7 @@ extension Connection {
     }
 
     /// A message that this connection will not send: another may, if a reconnector carries it and nothing of it has left.
-    private func giveUp(_ message: BLIPMessage, _ failure: Failure) {
+    func giveUp(_ message: BLIPMessage, _ failure: Failure) {
         if let extras = message.existingExtras, let carrier = extras.carrier, carrier.takesBack(message) {
             forgetBacklog(message)
             message.isAccepted = false

@@ -59,7 +59,7 @@ extension Connection {
     }
 
     private func openTimerDidFire(_ now: UInt64) {
-        if let farewell, now >= farewell.deadline { return beginClose(code: 1001, reason: [], nil) }
+        if let farewell, now >= farewell.deadline { return beginClose(code: 1001, reason: [], lateFailure(farewell)) }
         session?.link.endPings(BLIP_ERROR_TIMEOUT, now: now, self)
         guard phase == .open else { return }
         if let stalls, now >= stalls.next { checkStalls(stalls, now) }

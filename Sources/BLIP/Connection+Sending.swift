@@ -84,6 +84,7 @@ extension Connection {
         if message.countedBytes == 0 { countBacklog(message) }
         switch phase {
         case .open:
+            if isDraining, isUnanswerable(message) { return giveUp(message, Self.peerHasEnded) }
             withEngine { hand(message, to: $0) }
             requestOutput()
         case .closing, .closed:

@@ -18,4 +18,8 @@ final class Farewell {
     var isPeerLeaving = false
     /// We said it, whatever the answer.
     var isSaid = false
+    /// The peer has ended its direction of the stream; the connection goes on until all is sent.
+    var hasPeerEnded = false
+    /// What the connection's end is reported as when it has drained.
+    var failure: Failure?
 }

@@ -187,6 +187,8 @@ final class WebSocketLink: Link {
         guard isCloseFrameWritten else { return }
         isCloseFrameWritten = false
         act(on: closing.didSend(now: connection.loop.now), connection)
+        // No answer can come.
+        if connection.stream?.hasInputEnded == true { connection.stream?.finishOutput() }
     }
 
     // MARK: Ending

@@ -44,6 +44,16 @@ public func blip_listener_options_set_close_timeout(_ options: OpaquePointer!, _
 }
 
 @c @implementation
+public func blip_listener_options_set_bye_timeout(_ options: OpaquePointer!, _ milliseconds: Int64) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in options.setByeTimeout(milliseconds) }
+}
+
+@c @implementation
+public func blip_listener_options_set_half_close(_ options: OpaquePointer!, _ milliseconds: Int64) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in options.setHalfClose(milliseconds) }
+}
+
+@c @implementation
 public func blip_listener_options_set_ping(
     _ options: OpaquePointer!, _ interval: Int64, _ missed: UInt32
 ) -> blip_status {

@@ -237,7 +237,8 @@ extension Engine {
             s.pointee.counters.messagesSent &+= 1
         } else {
             if isFirst { s.pointee.underWay.insert(key, message) }
-            if version != .v1, m.pointee.wireSent &- m.pointee.wireAcknowledged >= Self.pauseThreshold {
+            let mustWait = version != .v1 && !s.pointee.isInputEnded
+            if mustWait, m.pointee.wireSent &- m.pointee.wireAcknowledged >= Self.pauseThreshold {
                 m.pointee.place = .paused
                 s.pointee.stalledMessages += 1
                 s.pointee.pausedMessages += 1

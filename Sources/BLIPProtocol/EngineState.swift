@@ -15,6 +15,8 @@ struct EngineState: ~Copyable {
 
     // Sending.
     var outbox = Outbox()
+    /// The peer sends no more: it acknowledges nothing, and nothing is acknowledged to it.
+    var isInputEnded = false
     /// Our requests without a response, by number, from their first frame on.
     var pending = NumberTable()
     /// Those in `pending` whose response nobody waits for.

@@ -69,6 +69,8 @@ public final class Stream: EventSource, @unchecked Sendable {
     private var isWaitingForTrust = false
     private var isFinishing = false
     private var hasFinished = false
+    /// The peer sends no more, and the delegate goes on.
+    public private(set) var hasInputEnded = false
 
     /// Takes over a connected socket: makes it non-blocking, close-on-exec, without delay. Loop thread only.
     ///
@@ -181,7 +183,7 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     /// Lets bytes come again; those held unconsumed are given again.
     public func resumeReading() {
-        guard isOpen, !isReading else { return }
+        guard isOpen, !isReading, !hasInputEnded else { return }
         isReading = true
         if tls != nil || isDelivering || !held.isEmpty {
             markReady()
@@ -298,6 +300,8 @@ public final class Stream: EventSource, @unchecked Sendable {
             flush()
         }
         guard isOpen else { return }
+        // Both directions have ended, which is no end in order while there is something to send.
+        if isBroken, hasInputEnded { return end(outputError ?? .posix(ECONNRESET, subject)) }
         if isBroken || events & CSYSTEM_IN != 0 {
             if isReady, !held.isEmpty {
                 // What is here already comes first, later in this turn: it may be more work than there is time for.
@@ -396,11 +400,26 @@ public final class Stream: EventSource, @unchecked Sendable {
         } else {
             if held.isEmpty { held.removeAll() }
             if result == 0 {
-                end(outputError)
+                inputDidEnd()
             } else if result != -Int(EAGAIN) {
                 end(outputError ?? .posix(Int32(truncatingIfNeeded: -result), subject))
             }
         }
+    }
+
+    /// The peer sends no more: the end, unless the delegate goes on.
+    private func inputDidEnd() {
+        // In the older TLS this ends both directions (RFC 5246 §7.2.1).
+        let mayGoOn = outputError == nil && !hasFinished && (tls.map { $0.version == "TLSv1.3" } ?? true)
+        guard mayGoOn, delegate?.stream(self, inputDidEndLeaving: held.count) == true else {
+            if tls != nil, isOpen { sayEnd() }
+            return end(outputError)
+        }
+        guard isOpen else { return }
+        hasInputEnded = true
+        isReading = false
+        held.removeAll()
+        updateInterest()
     }
 
     /// Gives the delegate what is held and `received` bytes behind it, and keeps the rest.
@@ -614,6 +633,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             }
         }
         _ = csystem_shutdown_output(descriptor)
+        if hasInputEnded { end(nil) }
     }
 
     // MARK: TLS
@@ -752,8 +772,8 @@ public final class Stream: EventSource, @unchecked Sendable {
             case .done, .wantsOutput: continue
             case .wantsInput, .wantsTrust: return
             case .ended:
-                sayEnd()
-                end(outputError)
+                // Whoever has paused has not seen all that came before.
+                if isReading { inputDidEnd() }
                 return
             case .failed(let error):
                 end(outputError ?? error)

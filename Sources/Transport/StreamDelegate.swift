@@ -30,6 +30,12 @@ public protocol StreamDelegate: AnyObject {
     /// Everything filled so far has been handed to the operating system.
     func streamDidFlush(_ stream: Stream)
 
+    /// The peer has ended its direction in order (FIN; with TLS close_notify) and may still receive.
+    ///
+    /// - Parameter rest: bytes that were left unconsumed, and are dropped.
+    /// - Returns: whether the stream goes on without input, until `finishOutput`, `close` or an error; false: it ends.
+    func stream(_ stream: Stream, inputDidEndLeaving rest: Int) -> Bool
+
     /// The stream ended by itself; the last call, made once, and never after `close`.
     ///
     /// - Parameter error: nil if the peer ended the stream in order (FIN; with TLS close_notify).
@@ -39,6 +45,8 @@ public protocol StreamDelegate: AnyObject {
 extension StreamDelegate {
     /// Who does not ask to be asked trusts nobody.
     public func stream(_ stream: Stream, needsTrust evidence: TrustEvidence) { stream.answerTrust(false) }
+    /// Who does not say otherwise has nothing to send to whom nothing comes from.
+    public func stream(_ stream: Stream, inputDidEndLeaving rest: Int) -> Bool { false }
     public func streamRegion(_ stream: Stream) -> StreamRegion? { nil }
     public func stream(_ stream: Stream, didSendRegion count: Int) {}
 }

@@ -590,6 +590,123 @@ TEST(byes_cross)
     }
 }
 
+/* A peer that takes messages and says nothing, not even to "Bye", nor an end. */
+static int silent_peer(struct pair *pair, int64_t bye_timeout)
+{
+    struct pair_options options = {.listener = listener_options(false), .no_client = true};
+    REQUIRE_OK(blip_listener_options_set_close_timeout(options.listener, 100));
+    if (bye_timeout >= 0)
+        REQUIRE_OK(blip_listener_options_set_bye_timeout(options.listener, bye_timeout));
+    pair_open(pair, &options);
+    int peer = dial(port_of(pair));
+    REQUIRE_REACHES(&pair->server_opened, 1);
+    return peer;
+}
+
+TEST(a_bye_that_is_never_answered_ends)
+{
+    for (int graceful = 0; graceful < 2; graceful++) {
+        struct pair pair;
+        struct bye_outcome outcome;
+        int peer = silent_peer(&pair, 1000);
+        int64_t start = now_ms();
+        if (graceful)
+            CHECK_OK(blip_connection_close_gracefully(pair.accepted, -1));
+        else
+            say_bye(pair.accepted, &outcome);
+        CHECK_STATUS(blip_connection_wait_closed(pair.accepted, 800), BLIP_ERROR_TIMEOUT);
+        CHECK_OK(blip_connection_wait_closed(pair.accepted, SOON));
+        CHECK_AT_LEAST(now_ms() - start, 990);
+        if (!graceful) {
+            REQUIRE_REACHES(&outcome.done, 1);
+            CHECK(!outcome.agreed);
+        }
+        close(peer);
+        pair_close(&pair);
+    }
+}
+
+TEST(a_peer_that_said_bye_and_does_not_end_is_left)
+{
+    struct pair pair;
+    unsigned char payload[64];
+    uint32_t number;
+    uint16_t flags;
+    int peer = silent_peer(&pair, 1000);
+    int64_t start = now_ms();
+    put_frame(peer, 1, 0x100, bye, sizeof bye);
+    CHECK_INT(take_frame(peer, &number, &flags, payload, sizeof payload), 2);
+    CHECK_INT(flags, 1);
+    CHECK_OK(blip_connection_wait_closed(pair.accepted, SOON));
+    CHECK_AT_LEAST(now_ms() - start, 990);
+    close(peer);
+    pair_close(&pair);
+}
+
+/* A minute. That of the default is told by how long it is not over; the number itself by a test of the option. */
+TEST(by_default_a_bye_waits_for_longer)
+{
+    struct pair pair;
+    struct bye_outcome outcome;
+    int peer = silent_peer(&pair, -1);
+    say_bye(pair.accepted, &outcome);
+    CHECK_STATUS(blip_connection_wait_closed(pair.accepted, 3000), BLIP_ERROR_TIMEOUT);
+    CHECK_OK(blip_connection_close(pair.accepted, 1000, S("")));
+    CHECK_OK(blip_connection_wait_closed(pair.accepted, SOON));
+    close(peer);
+    pair_close(&pair);
+}
+
+/* Peers of BLIP 1.0, which had no "Bye", end their direction of the stream. */
+TEST(a_peer_that_ends_its_direction_is_answered)
+{
+    for (int cut = 0; cut < 2; cut++) {
+        struct pair pair;
+        struct pair_options options = {.listener = listener_options(true), .no_client = true};
+        uint32_t number;
+        uint16_t flags;
+        unsigned char payload[64];
+        blip_error *error = NULL;
+        REQUIRE_OK(blip_listener_options_set_half_close(options.listener, -1));
+        pair_open(&pair, &options);
+        int peer = dial(port_of(&pair));
+        put_frame(peer, 1, 0, echo_request, sizeof echo_request - 1);
+        if (cut)
+            REQUIRE_INT(send(peer, "\x9B\x34\xF2\x06\0\0\0", 7, MSG_NOSIGNAL), 7);
+        REQUIRE_INT(shutdown(peer, SHUT_WR), 0);
+        int size = take_frame(peer, &number, &flags, payload, sizeof payload);
+        CHECK_INT(number, 1);
+        CHECK_INT(flags, 1);
+        CHECK(size >= 5 && memcmp(payload + size - 5, "hello", 5) == 0);
+        CHECK_INT(take_frame(peer, &number, &flags, payload, sizeof payload), (int)sizeof bye);
+        CHECK_INT(flags, 0x140); /* MSG, Meta, NoReply */
+        CHECK_INT(take_frame(peer, &number, &flags, payload, sizeof payload), -1);
+        REQUIRE_REACHES(&pair.server_opened, 1);
+        CHECK_OK(blip_connection_wait_closed(pair.accepted, SOON));
+        CHECK_STATUS(blip_connection_error(pair.accepted, &error), cut ? BLIP_OK : BLIP_ERROR_NOT_FOUND);
+        close(peer);
+        pair_close(&pair);
+    }
+}
+
+static const char slow_request[] = "\0\7\2\0slow\0x"; /* the body's NUL is not sent */
+
+TEST(a_peer_that_has_gone_is_noticed_by_the_answer)
+{
+    struct pair pair;
+    struct pair_options options = {.listener = listener_options(true), .no_client = true};
+    blip_error *error = NULL;
+    REQUIRE_OK(blip_listener_options_set_half_close(options.listener, -1));
+    pair_open(&pair, &options);
+    int peer = dial(port_of(&pair));
+    put_frame(peer, 1, 0, slow_request, sizeof slow_request - 1);
+    close(peer);
+    REQUIRE_REACHES(&pair.server_opened, 1);
+    CHECK_OK(blip_connection_wait_closed(pair.accepted, SOON));
+    CHECK_OK(blip_connection_error(pair.accepted, &error));
+    pair_close(&pair);
+}
+
 TEST(blip3_has_no_bye)
 {
     struct pair pair;

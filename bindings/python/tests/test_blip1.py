@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -142,3 +143,13 @@ def test_requests_are_the_frames_of_the_vectors(case: dict[str, Any]) -> None:
             send(profile, body, properties=properties, urgent=message["urgent"], compressed=False)
     thread.join(LIMIT)
     assert [frame.hex() for frame in sent] == case["frames"]
+
+
+def test_a_bye_that_is_never_answered() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"blip://127.0.0.1:{silent.getsockname()[1]}"
+        connection = blip.sync.connect(url, bye_timeout=0.5, close_timeout=0.1)
+        start = time.monotonic()
+        connection.close_gracefully(LIMIT)
+        eventually(lambda: not connection.is_open and connection.state == "closed")
+        assert time.monotonic() - start >= 0.49

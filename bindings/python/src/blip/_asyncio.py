@@ -933,6 +933,8 @@ def connect(
     write_timeout: Optional[float] = None,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
+    bye_timeout: Optional[float] = None,
+    half_close: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
     ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
@@ -957,8 +959,10 @@ def connect(
     (user, password), or answers by the challenge's methods; may be a coroutine. redirects: how many are followed; 10 by
     default. cookies: send and keep those of this process (`set_cookie`).
     timeout: seconds for lookup, connection, proxy, TLS and upgrade together; 15 by default. ping: (seconds
-    between pings, missed ones that mean the peer is gone). ping_only_idle: none while something comes. limits: see `LIMITS`. handlers: {profile: function}, in
-    place before the first request can arrive; on_close_request: the same for `Connection.on_close_request`. Raises
+    between pings, missed ones that mean the peer is gone). ping_only_idle: none while something comes. bye_timeout:
+    seconds that closing by "Bye" takes at most; 60 by default. half_close: seconds for which a connection still responds
+    whose peer has ended its own direction of the stream only; by default that is a lost connection. limits: see
+    `LIMITS`. handlers: {profile: function}, in place before the first request can arrive; on_close_request: the same for `Connection.on_close_request`. Raises
     `ConnectionFailed`, and `UsageError` for a URL that is none.
     """
     given = dict(locals())
@@ -1135,6 +1139,8 @@ def reconnect(
     service_lookup: bool = False,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
+    bye_timeout: Optional[float] = None,
+    half_close: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
     ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
@@ -1381,6 +1387,8 @@ def serve(
     subprotocols: Union[str, Sequence[str], None] = None,
     handshake_timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
+    bye_timeout: Optional[float] = None,
+    half_close: Optional[float] = None,
     ping: Optional[Tuple[float, int]] = None,
     ping_only_idle: bool = False,
     frame_size: Optional[int] = None,
@@ -1408,7 +1416,7 @@ def serve(
     makes them; realm: what clients are told then. origins: of web pages that may connect, by default those of the same
     host and port; "*" for all. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
-    on_close_request: see `Listener.on_close_request`.
+    on_close_request: see `Listener.on_close_request`. bye_timeout, half_close: as in `connect`.
     """
     given = dict(locals())
     for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers"):

@@ -166,6 +166,9 @@ def _common_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("add_subprotocol", text(name))
     if given.get("close_timeout") is not None:
         options.set("set_close_timeout", milliseconds(given["close_timeout"]))
+    for name in ("bye_timeout", "half_close"):
+        if given.get(name) is not None:
+            options.set("set_" + name, milliseconds(given[name]))
     if given.get("ping") is not None:
         interval, missed = given["ping"]
         options.set("set_ping", milliseconds(interval), missed)
