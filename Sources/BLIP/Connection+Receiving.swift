@@ -27,6 +27,7 @@ extension Connection {
         if session.isBroken { return bytes.count }
         limitMemory(session)
         consumed = session.link.receive(bytes, from: consumed, session, self)
+        stream.worksInSteps = session.engine.isPacedByAcknowledgements
         // The pause may be older than the stream, or than its reading: what is left here comes again when it ends.
         if isReadingPaused, consumed < bytes.count { stream.pauseReading() }
         // If there is output, it is published with that, later in this turn.

@@ -208,6 +208,7 @@ extension Connection {
         isFilling = true
         defer { isFilling = false }
         used += session.link.fill(UnsafeMutableRawBufferPointer(rebasing: buffer[used...]), session, self)
+        stream.worksInSteps = session.engine.isPacedByAcknowledgements
         guard phase == .open else { return used }
         // What is small is published when it is flushed.
         if used == 0 || used >= 64 << 10 { publishCounters(session, stream) }

@@ -81,6 +81,14 @@ public final class Engine: @unchecked Sendable {
     /// Messages of which a part was received.
     public var unfinishedIncoming: Int { state.pointee.incoming.count }
 
+    /// One or two messages of several frames are under way, in both directions together: what flow control lets each of
+    /// them have on the wire is so little that the sides wait for each other's steps.
+    @inline(__always)
+    public var isPacedByAcknowledgements: Bool {
+        let count = state.pointee.incoming.count &+ state.pointee.underWay.count
+        return count == 1 || count == 2
+    }
+
     /// Messages that are under way and wait for acknowledgements.
     public var pausedMessages: Int { state.pointee.pausedMessages }
 

@@ -20,9 +20,14 @@ public final class Stream: EventSource, @unchecked Sendable {
     private static let unsentLimit: UInt32 = 256 << 10
     /// Bytes written in one turn before other streams come first.
     private static let turnBudget = 1 << 20
-    /// Bytes received in one call: what fits the processor's nearer caches, and little enough that acknowledgements go
-    /// out while the peer still has something to send.
-    private static let receiveLimit = 64 << 10
+    /// Bytes received in one call: large enough that system calls and the kernel's work on segments weigh little, small
+    /// enough for the processor's nearer caches.
+    private static let receiveLimit = 128 << 10
+    /// The same while `worksInSteps`; encrypting and decrypting take longer, and so the steps are shorter.
+    private static let receiveStep = 64 << 10
+    /// Encrypted bytes received in one call, and bytes encrypted before they are sent, while `worksInSteps`. Whole
+    /// records of 16 KiB.
+    private static let cipherStep = 32 << 10
     /// The least room to receive into, in a buffer of the stream's own.
     private static let growth = 64 << 10
     /// An unconsumed rest up to this size is copied in front of the next bytes; a larger one is received behind.
@@ -39,6 +44,10 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// A hint set inside `stream(_:didReceive:)`: so many bytes, counted from the first unconsumed one, make the next
     /// frame. Large ones are then received into a buffer of the stream's own, without copies. Forgotten at each call.
     public var bytesWanted = 0
+    /// A hint: how much may be under way depends on what each side answers to the part before, as it does with a body under
+    /// flow control. Then bytes are received, encrypted and sent in smaller parts, so that both sides work at the same
+    /// time; larger parts cost less for each byte otherwise.
+    public var worksInSteps = false
     /// The delegate may have parts of files to send. Not with TLS, nor on a thread whose SIGPIPE is not blocked: the
     /// kernel raises it when such a part meets a connection that is gone.
     public var sendsRegions = false
@@ -393,7 +402,8 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     private func receivePlain() {
         guard let target = makeTarget() else { return failForMemory() }
-        let room = min(target.capacity - target.offset, Self.receiveLimit)
+        let limit = worksInSteps ? Self.receiveStep : Self.receiveLimit
+        let room = min(target.capacity - target.offset, limit)
         let result = Syscall.receive(descriptor, target.base + target.offset, room)
         if result > 0 {
             take(result, target)
@@ -709,7 +719,8 @@ public final class Stream: EventSource, @unchecked Sendable {
             swap(&window, &tls.leftover)
             tls.setInput(window.bytes)
         } else if receiving, let base = loop.cipherInput.baseAddress {
-            let result = collect(base, loop.cipherInput.count)
+            let capacity = loop.cipherInput.count
+            let result = collect(base, worksInSteps ? min(Self.cipherStep, capacity) : capacity)
             if result > 0 {
                 tls.setInput(UnsafeMutableRawBufferPointer(start: base, count: result))
             } else {
@@ -806,9 +817,14 @@ public final class Stream: EventSource, @unchecked Sendable {
     private func encrypt(_ tls: TLSSession, _ base: UnsafeRawPointer, _ count: Int) -> Bool {
         tls.setOutput(loop.cipherOutput)
         var done = 0
+        var step = worksInSteps ? Self.cipherStep : count
         while done < count {
-            switch tls.write(base + done, count - done) {
-            case .done(let size): done += size
+            switch tls.write(base + done, min(step, count) - done) {
+            case .done(let size):
+                done += size
+                guard done == step, done < count else { continue }
+                step += Self.cipherStep
+                guard sendCipher(tls), outputError == nil else { return false }
             case .wantsOutput:
                 guard sendCipher(tls), outputError == nil else { return false }
             case .wantsInput, .wantsTrust:

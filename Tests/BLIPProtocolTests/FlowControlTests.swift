@@ -51,6 +51,19 @@ struct FlowControlTests {
         #expect(engine.drain().count == 1)
     }
 
+    @Test("One or two messages under way set the pace, none and many do not", arguments: 1...3)
+    func pace(count: Int) {
+        let a = Engine(.v3)
+        let b = Engine(.v3)
+        for _ in 0..<count { a.send(Message(body: pattern(100_000), flags: .noReply)) }
+        #expect(!a.isPacedByAcknowledgements)
+        for _ in 0..<count { b.receive(a.next().bytes) }
+        #expect(a.isPacedByAcknowledgements == (count <= 2))
+        #expect(b.isPacedByAcknowledgements == (count <= 2))
+        while a.hasOutput { b.receive(a.next().bytes) }
+        #expect(!a.isPacedByAcknowledgements && !b.isPacedByAcknowledgements)
+    }
+
     @Test(
         "Acknowledgements come as totals cross 50,000, count what is behind the headers, and rise",
         arguments: [ProtocolVersion.v2, .v3], [MessageFlags(), .compressed])

@@ -74,6 +74,42 @@ import Testing
         try closeAll(loops.1, b)
     }
 
+    @Test("Working in steps, less is received at once, and nothing is lost", arguments: [Kind.unix, .tlsOverUnix])
+    func steps(_ kind: Kind) throws {
+        let test = try TestLoop()
+        let (a, b) = try connectedPeers(test, kind)
+        let size = 3 << 20
+        let step = kind.isTLS ? 32 << 10 : 64 << 10
+        var expected = Checksum()
+        var pattern = Pattern()
+        for inSteps in [false, true] {
+            let bytes = [UInt8](unsafeUninitializedCapacity: size) { bytes, count in
+                pattern.write(UnsafeMutableRawBufferPointer(bytes))
+                count = size
+            }
+            bytes.withUnsafeBytes { expected.add($0) }
+            let largest = Box(0)
+            try test.sync {
+                for peer in [a, b] { peer.stream.worksInSteps = inSteps }
+                b.consume = { _, bytes in
+                    largest.value = max(largest.value, bytes.count)
+                    b.sha.add(UnsafeRawBufferPointer(bytes))
+                    return bytes.count
+                }
+                a.send(bytes)
+            }
+            // The socket is as full as it gets.
+            try test.wait("blocked sender") { a.stream.bytesPending > 0 }
+            try test.sync { b.stream.startReading() }
+            let sum = expected
+            try test.wait("all of it") { b.sha.count >= sum.count }
+            try test.sync { b.stream.pauseReading() }
+            #expect(try test.sync { b.sha == sum })
+            #expect(inSteps ? largest.value <= step : largest.value > step, "\(largest.value) bytes at once")
+        }
+        try closeAll(test, a, b)
+    }
+
     @Test("A frame parser gets the rest and the new bytes in one piece, however they are cut", arguments: Kind.allCases)
     func framing(_ kind: Kind) throws {
         let test = try TestLoop()
