@@ -12,10 +12,16 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
     public var slot: UInt32 = 0
 
     /// The connection that it belongs to; set when it is sent or received.
+    @inline(__always)
     public internal(set) var connection: Connection? {
-        didSet { uncountedConnection = connection.map { Unmanaged.passUnretained($0) } }
+        get { countedConnection }
+        set {
+            uncountedConnection = newValue.map { Unmanaged.passUnretained($0) }
+            countedConnection = newValue
+        }
     }
-    /// The same, for the paths that every message takes: `connection` holds it, nobody has to count.
+    private var countedConnection: Connection?
+    /// The same, for the paths that every message takes: `countedConnection` holds it, nobody has to count.
     private var uncountedConnection: Unmanaged<Connection>?
     /// Received from the peer.
     public internal(set) var isIncoming = false
@@ -70,9 +76,9 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         }
     }
 
-    /// Fresh again, for a pool. Nobody else may hold it.
-    func recycle() {
-        reset()
+    /// Fresh again, for a pool, with up to so many bytes of each buffer's memory. Nobody else may hold it.
+    func recycle(keeping size: Int) {
+        reset(keeping: size)
         connection = nil
         isIncoming = false
         frozen.store(false, ordering: .relaxed)
@@ -88,6 +94,15 @@ public final class BLIPMessage: Message, SlotOwner, @unchecked Sendable {
         hasCompleted = false
         countedBytes = 0
         if extrasPointer.load(ordering: .relaxed) != nil { releaseExtras() }
+    }
+
+    /// Makes a fresh message the answer to a request.
+    @inline(never)
+    func become(_ kind: MessageKind, to request: BLIPMessage, on connection: Connection) {
+        self.kind = kind
+        number = request.number
+        self.connection = connection
+        if request.flags.contains(.urgent) { flags = .urgent }
     }
 
     /// What few messages need, if it was ever needed.

@@ -383,10 +383,7 @@ extension Connection {
     @inline(__always)
     public func makeResponse(to request: BLIPMessage, _ kind: MessageKind = .response) -> BLIPMessage {
         let response = LoopContext.newMessage()
-        response.kind = kind
-        response.number = request.number
-        response.connection = self
-        if request.flags.contains(.urgent) { response.flags = .urgent }
+        response.become(kind, to: request, on: self)
         return response
     }
 

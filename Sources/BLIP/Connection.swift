@@ -370,7 +370,9 @@ public final class Connection: LoopWork, SlotOwner, StreamDelegate, @unchecked S
     func handler(for message: BLIPMessage) -> RequestHandler? {
         if hasNewSettings.load(ordering: .relaxed) { refreshSettings() }
         return uncountedSettings._withUnsafeGuaranteedRef {
-            $0.routes.handler(for: message.property(Self.profileKey))
+            Unmanaged.passUnretained($0.routes)._withUnsafeGuaranteedRef {
+                $0.handler(for: message.property(Self.profileKey))
+            }
         }
     }
 

@@ -4,7 +4,12 @@ import CSystem
 /// Calls `body` with a handle of the message that is valid meanwhile.
 @inline(__always)
 func lend(_ message: BLIPMessage?, _ body: (OpaquePointer?) -> Void) {
-    guard let message else { return body(nil) }
+    if let message { lend(message, body) } else { body(nil) }
+}
+
+/// The same without an optional, which would be counted.
+@inline(__always)
+func lend(_ message: BLIPMessage, _ body: (OpaquePointer?) -> Void) {
     let handle = HandleTable.lend(message)
     let before = csystem_lend(UInt(bitPattern: handle), Unmanaged.passUnretained(message).toOpaque())
     body(handle)

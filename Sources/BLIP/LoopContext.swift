@@ -37,7 +37,7 @@ public final class LoopContext: @unchecked Sendable {
         // For sanitizers, which see uses after free only if messages are freed.
         private static let poolLimit = 0
     #else
-        private static let poolLimit = 1024
+        private static let poolLimit = 4096
     #endif
 
     init(loop: EventLoop, runtime: Runtime, index: Int) {
@@ -74,10 +74,15 @@ public final class LoopContext: @unchecked Sendable {
             guard pool.count < Self.poolLimit else { continue }
             // What the last other holder did to it must be seen before it is used again.
             atomicMemoryFence(ordering: .acquiring)
-            message.recycle()
+            message.recycle(keeping: Self.memoryKept(by: pool.count))
             pool.push(message)
         }
     }
+
+    /// How much memory each buffer of the next message in the pool may keep. Those that go in last come out first, and the
+    /// many that only a burst needs keep little.
+    @inline(__always)
+    private static func memoryKept(by count: Int) -> Int { count < 1024 ? 4 << 10 : 256 }
 
     @inline(never)
     private func programKeeps(_ message: BLIPMessage) {

@@ -123,7 +123,7 @@ final class WebSocketLink: Link {
             }
             let start = base + used
             guard
-                let frame = connection.nextFrame(
+                var frame = connection.nextFrame(
                     of: session,
                     into: UnsafeMutableRawBufferPointer(
                         start: start + headerRoom, count: buffer.count - used - headerRoom))
@@ -144,7 +144,7 @@ final class WebSocketLink: Link {
                     opcode: .binary, final: true, payload: frame.count, maskKey: nil, to: start)
             }
             used += header + frame.count
-            if let message = frame.message {
+            if let message = frame.message.take() {
                 connection.frameDidLeave(Connection.own(message), isLast: frame.isLast, session)
             }
         }

@@ -117,10 +117,10 @@ open class Message: @unchecked Sendable {
         set { state.pointee.request = newValue }
     }
 
-    /// Makes it as fresh as a new one, keeping up to 4 KiB of each buffer's memory: for pools. Not while an engine
-    /// refers to it.
-    public final func reset() {
-        let keep = 4096
+    /// Makes it as fresh as a new one, for pools. Not while an engine refers to it.
+    ///
+    /// - Parameter keep: the most bytes of memory that each of its buffers keeps.
+    public final func reset(keeping keep: Int = 4096) {
         let s = state
         s.pointee.number = 0
         s.pointee.kind = .request

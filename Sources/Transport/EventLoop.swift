@@ -124,7 +124,7 @@ public final class EventLoop: @unchecked Sendable {
 
     /// Whether the calling thread is inside this loop.
     public var isCurrent: Bool {
-        csystem_current_loop() == Unmanaged.passUnretained(self).toOpaque()
+        UInt(bitPattern: csystem_current_loop()) == UInt(bitPattern: ObjectIdentifier(self))
     }
 
     /// What a loop's thread holds until it ends.
