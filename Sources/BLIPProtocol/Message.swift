@@ -3,6 +3,7 @@
 #elseif canImport(Musl)
     import Musl
 #endif
+import Synchronization
 
 /// One message, either way.
 ///
@@ -49,7 +50,10 @@ open class Message: @unchecked Sendable {
     /// The properties to send, key NUL value NUL …, in the order of setting, never abbreviated.
     public final var properties: Bytes {
         _read { yield state.pointee.properties }
-        _modify { yield &state.pointee.properties }
+        _modify {
+            forgetCursor()
+            yield &state.pointee.properties
+        }
     }
 
     /// The first part of the body to send.
@@ -156,6 +160,7 @@ open class Message: @unchecked Sendable {
         s.pointee.wireReceived = 0
         s.pointee.wireConsumed = 0
         s.pointee.wireReported = 0
+        forgetCursor()
         s.pointee.properties.removeAll(keepingCapacity: keep)
         s.pointee.body.removeAll(keepingCapacity: keep)
         s.pointee.content.removeAll(keepingCapacity: keep)
@@ -221,17 +226,28 @@ open class Message: @unchecked Sendable {
         return count
     }
 
-    /// The property at `index`, in the order of the encoding; nil beyond the last.
+    /// The property at `index`, in the order of the encoding; nil beyond the last. Who asks for one after the other pays
+    /// for each once.
     public final func property(at index: Int) -> (key: UnsafeRawBufferPointer, value: UnsafeRawBufferPointer)? {
         guard index >= 0 else { return nil }
-        var scanner = PropertyScanner(encodedProperties)
-        var left = index
+        let encoded = encodedProperties
+        let cursor = state.pointee.cursor.load(ordering: .relaxed)
+        var (at, offset) = (Int(cursor >> 32), Int(cursor & 0xFFFF_FFFF))
+        if at > index || offset > encoded.count { (at, offset) = (0, 0) }
+        var scanner = PropertyScanner(UnsafeRawBufferPointer(rebasing: encoded[offset...]))
         while let pair = scanner.next() {
-            if left == 0 { return (pair.key, pair.value) }
-            left -= 1
+            at += 1
+            guard at > index else { continue }
+            if let next = UInt32(exactly: encoded.count - scanner.left) {
+                state.pointee.cursor.store(UInt64(at) << 32 | UInt64(next), ordering: .relaxed)
+            }
+            return (pair.key, pair.value)
         }
         return nil
     }
+
+    @inline(__always)
+    private final func forgetCursor() { state.pointee.cursor.store(0, ordering: .relaxed) }
 
     /// Replaces the value of the first property `key`, or appends the property. Outgoing messages only. Neither text
     /// may hold a NUL or lie in this message.
@@ -240,6 +256,7 @@ open class Message: @unchecked Sendable {
     @discardableResult
     public final func setProperty(_ key: UnsafeRawBufferPointer, _ value: UnsafeRawBufferPointer) -> Bool {
         if let old = property(key), let base = state.pointee.properties.base, let at = old.baseAddress {
+            forgetCursor()
             return state.pointee.properties.replace(at: at - UnsafeRawPointer(base), old.count, with: value)
         }
         // The sum cannot overflow: both texts are in memory.
@@ -259,6 +276,7 @@ open class Message: @unchecked Sendable {
         guard let old = property(key), let base = state.pointee.properties.base, let at = old.baseAddress else {
             return false
         }
+        forgetCursor()
         let valueStart = at - UnsafeRawPointer(base)
         let start = valueStart - key.count - 1
         return state.pointee.properties.replace(

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Where an outgoing message is.
 enum SendingPlace: UInt8 {
     /// Not given to an engine, or all cut.
@@ -77,6 +79,9 @@ struct MessageState: ~Copyable {
 
     /// Outgoing: full texts. Incoming: only if `isExpanded`.
     var properties = Bytes()
+    /// Behind the property that `property(at:)` gave last: index and offset, 32 bits each. Several threads may read a
+    /// message.
+    let cursor = Atomic<UInt64>(0)
     /// Outgoing.
     var body = Bytes()
     /// Incoming: properties and body as they came. Outgoing: abbreviated properties (v1, v2), then what was read ahead.

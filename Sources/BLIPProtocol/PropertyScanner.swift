@@ -7,7 +7,8 @@
 /// Walks over encoded properties: key NUL value NUL …; ends early at what is not a whole pair.
 struct PropertyScanner {
     private var at: UnsafeRawPointer?
-    private var left: Int
+    /// Bytes that were not walked over.
+    private(set) var left: Int
 
     @inline(__always)
     init(_ encoded: UnsafeRawBufferPointer) {

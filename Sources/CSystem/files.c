@@ -14,7 +14,7 @@
 
 static int walk(int folder, const char *path, int flags, mode_t mode)
 {
-    int at = dup(folder);
+    int at = fcntl(folder, F_DUPFD_CLOEXEC, 0);
     if (at < 0)
         return -errno;
     while (true) {

@@ -84,6 +84,37 @@ struct ContainerTests {
         Array("a\0x\0a\0y\0".utf8).withUnsafeBytes { _ = message.properties.append($0) }
         #expect(message.get("a") == "one" && message.propertyCount == 4)
         #expect(message.property(at: 4) == nil && message.property(at: -1) == nil)
+        func key(_ index: Int) -> String? {
+            message.property(at: index).map { String(decoding: $0.key, as: UTF8.self) }
+        }
+        // In any order, and after changes.
+        let keys = ["a", "c", "a", "a"]
+        for index in [3, 0, 2, 2, 3, 1, 0, 1, 2, 3] { #expect(key(index) == keys[index]) }
+        _ = key(2)
+        message.add("a", "longer than before")
+        #expect(key(3) == "a")
+        Array("a".utf8).withUnsafeBytes { _ = message.removeProperty($0) }
+        #expect(key(2) == "a" && key(0) == "c" && key(3) == nil)
+        _ = key(1)
+        message.properties.replace(at: 0, 4, with: UnsafeRawBufferPointer(start: nil, count: 0))
+        #expect(key(1) == "a" && key(2) == nil)
+    }
+
+    @Test("To walk over all properties takes a time that grows with their number alone")
+    func manyProperties() {
+        func time(_ count: Int) -> Duration {
+            let message = Message()
+            [UInt8](repeating: 0, count: 2 * count).withUnsafeBytes { _ = message.properties.append($0) }
+            var seen = 0
+            let time = ContinuousClock().measure {
+                while message.property(at: seen) != nil { seen += 1 }
+            }
+            #expect(seen == count)
+            return time
+        }
+        let few = (0..<5).map { _ in time(1000) }.min() ?? .zero
+        let many = (0..<3).map { _ in time(16_000) }.min() ?? .zero
+        #expect(many < few * 16 * 5, "\(few) for 1000, \(many) for 16000")
     }
 
     @Test("Well-formed UTF-8 is told from other bytes as the standard library tells it")
