@@ -1074,8 +1074,8 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_TRUST 15
 
 /**
- * Kind of event. A server asks for authentication that the options do not answer: connection,
- * blip_event_challenge. Since 1.0.
+ * Kind of event. A server or proxy asks for authentication that the options do not answer:
+ * connection, blip_event_challenge. Since 1.0.
  */
 #define BLIP_EVENT_CHALLENGE 16
 

@@ -312,8 +312,9 @@ public final class Stream: EventSource, @unchecked Sendable {
         // Both directions have ended, which is no end in order while there is something to send.
         if isBroken, hasInputEnded { return end(outputError ?? .posix(ECONNRESET, subject)) }
         if isBroken || events & CSYSTEM_IN != 0 {
-            if isReady, !held.isEmpty {
-                // What is here already comes first, later in this turn: it may be more work than there is time for.
+            if isReady, tls != nil || !held.isEmpty {
+                // What is here already comes first, later in this turn: it may be more work than there is time for, and
+                // TLS may know of an end in order behind which the socket's would be none.
             } else if wantsInput {
                 receive()
             } else {

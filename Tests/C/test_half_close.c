@@ -117,6 +117,10 @@ TEST(servers_that_send_no_more_are_answered)
         for (int tries = 0; state_of(pair.client) != BLIP_STATE_CLOSING && tries < SOON; tries++)
             sleep_ms(1);
         CHECK_INT(state_of(pair.client), BLIP_STATE_CLOSING);
+        /* It costs nothing while there is nothing to send. */
+        int64_t before = processor_ms();
+        sleep_ms(200);
+        CHECK_AT_MOST(processor_ms() - before, 100);
         struct outcome refused;
         CHECK_STATUS(send_request(pair.client, "echo", "x", &refused), BLIP_ERROR_CLOSED);
         REQUIRE_OK(blip_message_respond_text(kept, S("late but here")));

@@ -347,6 +347,77 @@ import Testing
         try closeAll(test, a, b)
     }
 
+    @Test("A stream whose peer has ended its direction goes on if its delegate wants", arguments: Kind.allCases)
+    func inputEnds(_ kind: Kind) throws {
+        let test = try TestLoop()
+        let (a, b) = try connectedPeers(test, kind)
+        let size = 3 << 20
+        try test.sync {
+            b.outlivesInput = true
+            b.consume = { _, bytes in bytes.count - 2 }
+            b.stream.startReading()
+            a.stream.startReading()
+            a.keepsBytes = false
+            a.send([1, 2, 3])
+            a.stream.finishOutput()
+        }
+        try test.wait("the end of the input") { b.inputEnds == [2] }
+        try test.sync {
+            b.stream.resumeReading()
+            b.generated = size
+            b.stream.requestOutput()
+            b.stream.finishOutput()
+        }
+        try test.wait("both ends") { a.ends == 1 && b.ends == 1 }
+        #expect(try test.sync { a.end == nil && b.end == nil && a.sha == Pattern.checksum(size) })
+        #expect(try test.sync { b.inputEnds } == [2])
+        try closeAll(test, a, b)
+    }
+
+    @Test("A peer that has gone ends a stream that goes on without input", arguments: Kind.allCases)
+    func goneAfterInput(_ kind: Kind) throws {
+        let test = try TestLoop()
+        let (a, b) = try connectedPeers(test, kind)
+        try test.sync {
+            b.outlivesInput = true
+            b.stream.startReading()
+            a.stream.close()
+        }
+        try test.wait("the end of the input") { b.inputEnds == [0] || b.ends == 1 }
+        try test.sync {
+            b.generated = 1 << 20
+            b.stream.requestOutput()
+        }
+        try test.wait("the end") { b.ends == 1 }
+        #expect(try test.sync { b.end?.kind } == .reset)
+        try closeAll(test, a, b)
+    }
+
+    @Test("A reader that pauses gets all that came before the end, and then the end", arguments: Kind.allCases)
+    func pausedBeforeTheEnd(_ kind: Kind) throws {
+        let test = try TestLoop()
+        let (a, b) = try connectedPeers(test, kind)
+        let bytes = [UInt8](1...100)
+        try test.sync {
+            a.send(bytes)
+            a.stream.finishOutput()
+        }
+        usleep(20_000)
+        try test.sync {
+            b.consume = { stream, new in
+                b.received.append(new[0])
+                stream.pauseReading()
+                test.loop.post { stream.resumeReading() }
+                return 1
+            }
+            b.stream.startReading()
+        }
+        try test.wait("end") { b.ends == 1 }
+        #expect(try test.sync { b.received } == bytes)
+        #expect(try test.sync { b.end } == nil)
+        try closeAll(test, a, b)
+    }
+
     @Test("A reset is an error that names the connection")
     func reset() throws {
         let test = try TestLoop()

@@ -86,6 +86,9 @@ final class Peer: StreamDelegate, @unchecked Sendable {
     var onFlush: ((Stream) -> Void)?
     var onFill: ((Stream) -> Void)?
     var onEnd: ((Stream) -> Void)?
+    /// Whether it goes on when the peer has ended its direction, and what was left unconsumed then.
+    var outlivesInput = false
+    var inputEnds = [Int]()
 
     init(_ loop: EventLoop, _ descriptor: Int32) {
         stream = Stream(loop: loop, descriptor: descriptor, delegate: self)
@@ -132,6 +135,11 @@ final class Peer: StreamDelegate, @unchecked Sendable {
             outputStart = 0
         }
         return count
+    }
+
+    func stream(_ s: Stream, inputDidEndLeaving rest: Int) -> Bool {
+        inputEnds.append(rest)
+        return outlivesInput
     }
 
     func streamDidSecure(_ s: Stream) {

@@ -184,6 +184,24 @@ class DigestProxy(Proxy):
         return fields["response"] == digest(f"{first}:{middle}:{second}")
 
 
+class ForgetfulProxy(Proxy):
+    """Ends a connection on which it is asked again, without a word."""
+
+    def __init__(self, **options: Any) -> None:
+        self.refused: set[Any] = set()
+        super().__init__(**options)
+
+    def negotiate(self, connection: Any) -> None:
+        self.connection = connection
+        super().negotiate(connection)
+
+    def is_allowed(self, head: str, authority: str) -> bool:
+        if self.connection in self.refused:
+            raise ConnectionError("asked again")
+        self.refused.add(self.connection)
+        return super().is_allowed(head, authority)
+
+
 class SocksProxy(Proxy):
     scheme = "socks5h"
 

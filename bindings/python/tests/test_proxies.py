@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 import pytest
 from conftest import run_script
-from proxies import DigestProxy, Proxy, SocksProxy
+from proxies import DigestProxy, ForgetfulProxy, Proxy, SocksProxy
 from sites import Site, answer, upgrade
 
 import blip
@@ -126,8 +126,8 @@ def test_program_answers_a_proxy_later(plain: Any) -> None:
         threading.Timer(0.5, lambda: challenge.answer("me", "secret")).start()
 
     url = f"ws://127.0.0.1:{plain.port}/"
-    # The time that the program takes does not count. The second one ends each connection that it refuses.
-    for kind, connections in ((Proxy, 1), (DigestProxy, 2)):
+    # The time that the program takes does not count. The others end connections, with the refusal or when asked again.
+    for kind, connections in ((Proxy, 1), (DigestProxy, 2), (ForgetfulProxy, 2)):
         with kind(user="me", password="secret") as proxy:
             talk(url, proxy=proxy.url(), on_challenge=ask, timeout=0.4)
             assert proxy.connections == connections

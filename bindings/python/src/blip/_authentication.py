@@ -33,8 +33,9 @@ _runtime_clear_cookies = bind("blip_runtime_clear_cookies")
 
 
 class Challenge(Question):
-    """A server's demand for authentication, to be answered once, by one of the `answer` methods, now or later and on
-    any thread. When the last reference is gone without an answer, the connection fails with status 401."""
+    """A server's demand for authentication, or that of a proxy on the way (`is_proxy`), to be answered once, by one of
+    the `answer` methods, now or later and on any thread. When the last reference is gone without an answer, the
+    connection fails with status 401, of a proxy 407."""
 
     __slots__ = ("_handle",)
 
