@@ -191,10 +191,10 @@ def test_program_rejects_and_names() -> None:
                 connection.accept("the bearer")
                 with pytest.raises(blip.Error):
                     connection.reject()
-            elif connection.credentials == ("basic", "me", "s3cr3t") and connection.has_password("s3cr3t"):
-                assert not connection.has_password("s3cr3T")
+            elif connection.credentials == ("basic", "me", "s3cr3t") and connection.check_password("s3cr3t"):
+                assert not connection.check_password("s3cr3T")
             else:
-                assert not connection.has_password("") or connection.credentials
+                assert not connection.check_password("") or connection.credentials
                 connection.reject(401, "who are you?", {"WWW-Authenticate": "Bearer, Basic realm=r", "X-Why": "not"})
 
         with blip.sync.connect(listener.url, token="s3cr3t"):
@@ -245,7 +245,7 @@ def test_digest_by_the_program() -> None:
 
         @listener.on_connect
         def look(connection: Any) -> None:
-            if connection.credential("nonce") == "mine" and connection.has_password("s3cr3t"):
+            if connection.credential("nonce") == "mine" and connection.check_password("s3cr3t"):
                 connection.accept(connection.credentials[1])
             else:
                 challenge = 'Digest realm="r", nonce="mine", qop="auth", algorithm=SHA-256'

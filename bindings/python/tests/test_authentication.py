@@ -260,7 +260,7 @@ def test_program_answers_later_from_another_thread() -> None:
 
 def test_server_leaves_while_the_program_thinks() -> None:
     def ask(challenge: blip.Challenge) -> None:
-        threading.Timer(0.2, lambda: challenge.answer("me", "s3cr3t")).start()
+        threading.Timer(0.2, lambda: challenge.answer_password("me", "s3cr3t")).start()
 
     def script(head: bytes) -> bytes:
         if header(head, "Authorization") == PAIR:
@@ -326,7 +326,7 @@ def test_close_while_the_program_thinks() -> None:
         deadline = time.monotonic() + 30
         while True:
             try:
-                kept[0].answer("me", "s3cr3t")
+                kept[0].answer_password("me", "s3cr3t")
             except blip.Error:
                 break
             assert time.monotonic() < deadline

@@ -123,7 +123,7 @@ def test_program_answers_a_proxy(plain: Any, secure: Any, certificates: dict[str
 
 def test_program_answers_a_proxy_later(plain: Any) -> None:
     def ask(challenge: blip.Challenge) -> None:
-        threading.Timer(0.5, lambda: challenge.answer("me", "secret")).start()
+        threading.Timer(0.5, lambda: challenge.answer_password("me", "secret")).start()
 
     url = f"ws://127.0.0.1:{plain.port}/"
     # The time that the program takes does not count. The others end connections, with the refusal or when asked again.

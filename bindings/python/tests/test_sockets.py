@@ -99,5 +99,5 @@ def test_protocol_suites_and_resumption(certificates: dict[str, str]) -> None:
             with blip.sync.connect(f"wss://localhost:{listener.port}/", **options) as connection:
                 connection.request("echo", b"x")
                 assert (connection.tls_alpn, connection.tls_cipher) == ("http/1.1", suite)
-                resumed.append(connection.tls_resumed)
+                resumed.append(connection.tls_is_resumed)
         assert resumed == [False, True]

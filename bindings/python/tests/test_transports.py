@@ -305,9 +305,8 @@ def test_a_child_process_over_its_standard_streams() -> None:
 
 
 def test_pipes_without_asyncio() -> None:
-    threads = threading.active_count()
-    (here, there) = os.pipe(), os.pipe()
-    transports = blip.sync.PipeTransport(here[0], there[1]), blip.sync.PipeTransport(there[0], here[1])
+    files = [os.fdopen(end, "wb" if index % 2 else "rb") for index, end in enumerate((*os.pipe(), *os.pipe()))]
+    transports = blip.sync.PipeTransport(files[0], files[3]), blip.sync.PipeTransport(files[2], files[1])
     with blip.sync.connect_transport(transports[0], handlers=ECHO) as first:
         with blip.sync.connect_transport(transports[1], handlers=ECHO) as second:
             body = os.urandom(3_000_000)
@@ -317,11 +316,8 @@ def test_pipes_without_asyncio() -> None:
             assert first.request("echo", body, timeout=LIMIT).body == body
             asker.join(LIMIT)
             assert found == [body]
-    # What stays are the threads of the package.
-    eventually(lambda: threading.active_count() <= threads + 2)
-    for descriptor in (*here, *there):
-        with pytest.raises(OSError):
-            os.fstat(descriptor)
+    eventually(lambda: all(file.closed for file in files))
+    eventually(lambda: not {"blip-reader", "blip-writer"} & {thread.name for thread in threading.enumerate()})
 
 
 def test_a_socket_without_asyncio() -> None:

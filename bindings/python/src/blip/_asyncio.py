@@ -31,7 +31,7 @@ from typing import (
 )
 
 from . import _ffi
-from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._body import BORROW_FROM, WHOLE, Body, FilePieces, add_body, pieces_of, portions
 from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
 from ._trust import TrustHandler, take_trust
@@ -127,6 +127,12 @@ async def _portions(pieces: Any) -> AsyncGenerator[Tuple[Slice, object], None]:
             async for piece in pieces:
                 for portion in portions(piece):
                     yield portion
+        elif isinstance(pieces, FilePieces):
+            # Reading may wait, and the loop must not.
+            loop = asyncio.get_running_loop()
+            while piece := await loop.run_in_executor(None, pieces.read):
+                for portion in portions(piece):
+                    yield portion
         else:
             for piece in pieces:
                 for portion in portions(piece):
@@ -134,7 +140,7 @@ async def _portions(pieces: Any) -> AsyncGenerator[Tuple[Slice, object], None]:
     finally:
         if inspect.isasyncgen(pieces):
             await pieces.aclose()
-        elif inspect.isgenerator(pieces):
+        elif inspect.isgenerator(pieces) or isinstance(pieces, FilePieces):
             pieces.close()
 
 
@@ -183,6 +189,7 @@ class LoopFeed(Feed):
         background, because the peer waits for the rest.
         """
         task = self._loop.create_task(self._rest())
+        setattr(task, "_log_destroy_pending", False)
         self._has_begun = True
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -350,7 +357,10 @@ class Request(BaseRequest, _Streamable):
 
     @property
     def connection(self) -> Connection:
-        """The connection it came by, on which the handler may send requests of its own."""
+        """The connection it came by, on which the handler may send requests of its own.
+
+        Raises `ConnectionClosed` if that has ended.
+        """
         return cast(Connection, self._owner._connection_of(self._event))
 
     async def respond(self, result: HandlerResult = None) -> None:
@@ -470,6 +480,8 @@ class _Handlers:
 
     def _start(self, coroutine: Any) -> None:
         task: asyncio.Task[None] = asyncio.Task(coroutine, loop=self._loop, **_EAGER)
+        # Of a request that comes while the loop ends there is nobody to tell.
+        setattr(task, "_log_destroy_pending", False)
         if not task.done():
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -518,6 +530,7 @@ class _Sender(_Handlers):
         pump = self._pump
         kept = context = told = 0
         feed: Optional[LoopFeed] = None
+        is_sent = False
         try:
             if body is not None:
                 if type(body) is bytes and len(body) < BORROW_FROM:
@@ -541,8 +554,8 @@ class _Sender(_Handlers):
             status = self._send(self._handle, message, None, context, None)
             if status < 0:
                 del pump.waiters[context]
-                pump.forget(kept)
                 raise failure(status, f"request {profile!r}", self._handle)
+            is_sent = True
             try:
                 reply: Any = await (future if feed is None else feed.until(future, self._tasks))
             except BaseException:
@@ -550,6 +563,8 @@ class _Sender(_Handlers):
                 raise
         finally:
             _message_release(message)
+            if not is_sent:
+                pump.forget(kept)
             if feed is not None:
                 feed.leave()
             elif told:
@@ -585,6 +600,7 @@ class _Sender(_Handlers):
         pump = self._pump
         kept = told = 0
         feed: Optional[LoopFeed] = None
+        is_sent = False
         future: Optional[asyncio.Future[int]] = None
         try:
             pieces = pieces_of(body)
@@ -600,16 +616,17 @@ class _Sender(_Handlers):
                 kept = self._expect_status(future, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
             status = self._send(self._handle, message, None, None, None)
-            if status < 0:
-                pump.forget(kept)
-            elif feed is not None:
+            is_sent = status >= 0
+            if is_sent and feed is not None:
                 status = await feed.until(feed.sent, self._tasks)
-            elif future is not None:
+            elif is_sent and future is not None:
                 status = await future
             if status < 0:
                 raise failure(status, f"message {profile!r}", self._handle)
         finally:
             _message_release(message)
+            if not is_sent:
+                pump.forget(kept)
             if feed is not None:
                 feed.leave()
             elif told:
@@ -1227,7 +1244,7 @@ class Listener(_Handlers, BaseListener):
         self._stopped: asyncio.Future[int] = self._loop.create_future()
         self._callbacks(
             pump.expect,
-            OwnerCall(self, Listener._on_accept),
+            HandlerCall(self, Listener._on_accept, None),
             OwnerCall(self, Listener._on_close),
             OwnerCall(self, Listener._on_stopped),
         )
@@ -1249,7 +1266,10 @@ class Listener(_Handlers, BaseListener):
         return list(self._connections.values())
 
     def on_connect(self, function: Callable[[Connection], Any]) -> Callable[[Connection], Any]:
-        """Decorator: the function, or coroutine function, is called with each new connection."""
+        """Decorator: the function, or coroutine function, is called with each new connection, before it opens.
+
+        It may reject the client, or defer that; a coroutine before it waits for anything.
+        """
         self._accept_functions.append(function)
         return function
 
@@ -1260,18 +1280,26 @@ class Listener(_Handlers, BaseListener):
         return function
 
     def _connection_of(self, event: int) -> Connection:
-        return cast(Connection, self._connections[self._number_of(event)])
+        return cast(Connection, self._member_of(event))
 
-    def _on_accept(self, event: int) -> None:
-        connection = Connection.__new__(Connection)
-        self._adopt(event, connection)
-        for function in self._accept_functions:
-            try:
+    def _on_accept(self, event: int, argument: object) -> None:
+        has_begun = False
+        try:
+            connection = Connection.__new__(Connection)
+            self._adopt(event, connection)
+            for function in self._accept_functions:
                 result = function(connection)
                 if inspect.isawaitable(result):
+                    has_begun = True
                     self._start(_log_failure(result))
-            except Exception:
-                log.exception("on_connect failed")
+        except Exception:
+            log.exception("on_connect failed")
+        finally:
+            # The client goes on when the event is released: behind the first step of a coroutine, which may defer that.
+            if has_begun and not _EAGER:
+                self._loop.call_soon(_event_release, event)
+            else:
+                _event_release(event)
 
     def _on_close(self, event: int) -> None:
         connection = self._connections.pop(self._number_of(event), None)
@@ -1347,7 +1375,13 @@ class _Serving(_Awaitable):
     async def _serve(self) -> Listener:
         pump: LoopPump = loop_pump(Reply)
         listener = Listener()
-        listener._setup(new_listener(pump.queue, self._given), pump)
+        if self._given.get("users"):
+            # Each password takes about 50 ms.
+            loop = asyncio.get_running_loop()
+            handle = await loop.run_in_executor(None, new_listener, pump.queue, self._given)
+        else:
+            handle = new_listener(pump.queue, self._given)
+        listener._setup(handle, pump)
         listener._add_handlers(self._handlers)
         if self._given.get("on_close_request") is not None:
             listener.on_close_request(self._given["on_close_request"])

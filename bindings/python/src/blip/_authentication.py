@@ -96,7 +96,7 @@ class Challenge(Question):
         check(status)
         return take(out).decode("utf-8", "replace")
 
-    def answer(self, user: str, password: str) -> None:
+    def answer_password(self, user: str, password: str) -> None:
         """By the strongest scheme that takes them: Digest, else Basic."""
         check(_challenge_answer_password(self._handle, text(user), text(password)), "answer")
 
@@ -115,7 +115,7 @@ class Challenge(Question):
         """None: the function has answered itself, or will."""
         if answer is not None:
             user, password = answer
-            self.answer(user, password)
+            self.answer_password(user, password)
 
     def _reject(self) -> None:
         _challenge_cancel(self._handle)

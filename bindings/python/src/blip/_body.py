@@ -79,11 +79,11 @@ def pieces_of(body: Any) -> Union[None, Iterable[Buffer], AsyncIterable[Buffer]]
         mode = os.stat(body).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(f"a directory cannot be a body: {os.fsdecode(body)}")
-        return None if stat.S_ISREG(mode) else _read_path(body)
+        return None if stat.S_ISREG(mode) else FilePieces(None, body)
     if isinstance(body, io.TextIOBase):
         raise TypeError("a file that is a body must be opened in binary mode")
     if hasattr(body, "read"):
-        return None if _descriptor(body) is not None else _read(body)
+        return None if _descriptor(body) is not None else FilePieces(body)
     if isinstance(body, (IterableClass, AsyncIterableClass)) and not _is_buffer(body):
         return body
     return None
@@ -159,21 +159,33 @@ def _give_descriptor(message: int, descriptor: int, position: int) -> None:
         check(status, "body from a file")
 
 
-def _read_path(path: Any) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0) as file:
-        yield from _read(file)
+class FilePieces:
+    """What there is to read of a file that is no plain one, as soon as it is there. Reading may wait."""
 
+    def __init__(self, file: Any, path: Any = None) -> None:
+        self._file = file
+        self._path = path
 
-def _read(file: Any) -> Iterator[bytes]:
-    """What there is to read, as soon as it is there."""
-    read = getattr(file, "read1", file.read)
-    while True:
-        chunk = read(CHUNK)
+    def read(self) -> bytes:
+        """The next piece; empty at the end."""
+        if self._file is None:
+            self._file = open(self._path, "rb", buffering=0)
+        chunk = getattr(self._file, "read1", self._file.read)(CHUNK)
         if chunk is None:
             raise BlockingIOError("a file that is a body must not be in non-blocking mode")
-        if not chunk:
-            return
-        yield chunk
+        return chunk  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            chunk = self.read()
+            if not chunk:
+                return
+            yield chunk
+
+    def close(self) -> None:
+        """Closes what was opened here; the program's files stay open."""
+        if self._path is not None and self._file is not None:
+            self._file.close()
 
 
 def portions(piece: Any) -> Iterator[Tuple[Slice, object]]:

@@ -409,6 +409,10 @@ class BaseConnection:
         self._observers: List[Any] = []
         self._profiles: Set[Optional[str]] = set()
 
+    def _did_close(self, status: int) -> None:
+        """The connection has ended, and nothing comes any more."""
+        self._drop_contexts()
+
     def _drop_contexts(self) -> None:
         for context in self._contexts:
             self._pump.forget(context)
@@ -493,7 +497,7 @@ class BaseConnection:
         return self._text(_connection_tls_alpn)
 
     @property
-    def tls_resumed(self) -> bool:
+    def tls_is_resumed(self) -> bool:
         """Whether TLS went on from an earlier connection to the server."""
         return self._flag(_connection_tls_is_resumed)
 
@@ -547,7 +551,7 @@ class BaseConnection:
         check(status)
         return take(out).decode("utf-8", "replace")
 
-    def has_password(self, password: str) -> bool:
+    def check_password(self, password: str) -> bool:
         """Whether a client presents this password, by Basic or Digest; for `on_connect`."""
         out = c_bool()
         status = _connection_check_password(self._handle, text(password), byref(out))
@@ -878,6 +882,13 @@ class BaseListener:
             _event_release(event)
         else:
             connection._opening = event
+
+    def _member_of(self, event: int) -> Any:
+        """The object of an event's connection, which a request may outlive."""
+        connection = self._connections.get(self._number_of(event))
+        if connection is None:
+            raise failure(Status.CLOSED, "the request's connection")
+        return connection
 
     def _number_of(self, event: int) -> int:
         out = c_void_p()

@@ -206,7 +206,11 @@ class Family:
         if member is None:
             member = self._make()
             member._setup(_connection_retain(handle), self._pump)
-            self._members[handle] = member
+            if member.state == "closed":
+                # Its end may have been told already, and is not told again.
+                member._did_end(Status.CLOSED)
+            else:
+                self._members[handle] = member
         return member
 
     def _on_event(self, event: int) -> None:

@@ -76,6 +76,7 @@ class Pump:
         self.waiters: Dict[int, Any] = {}
         self.calls: Dict[int, Callable[[int], None]] = {}
         self._events = (c_void_p * BATCH)()
+        self._undelivered: Tuple[int, ...] = ()
         self._count = c_size_t()
 
     def __del__(self, release: Callable[[int], None] = _queue_release) -> None:
@@ -154,28 +155,35 @@ class Pump:
         take = self.waiters.pop
         calls = self.calls
         make_reply = self._make_reply
-        for event in events:
-            if _event_context(event, reference) < 0:
-                _event_release(event)
-                continue
-            number = context.value or 0
-            waiter = take(number, None)
-            if waiter is not None:
-                message = _event_message(event)
-                if message:
-                    result: Any = make_reply(event, message)
-                else:
-                    result = _event_status(event)
+        left = iter([*self._undelivered, *events] if self._undelivered else events)
+        self._undelivered = ()
+        try:
+            for event in left:
+                if _event_context(event, reference) < 0:
                     _event_release(event)
-                if not waiter.done():
-                    waiter.set_result(result)
-                continue
-            call = calls.get(number)
-            if call is not None:
-                self.run(call, event)
-                continue
-            _kept.pop(number, None)
-            _event_release(event)
+                    continue
+                number = context.value or 0
+                waiter = take(number, None)
+                if waiter is not None:
+                    message = _event_message(event)
+                    if message:
+                        result: Any = make_reply(event, message)
+                    else:
+                        result = _event_status(event)
+                        _event_release(event)
+                    if not waiter.done():
+                        waiter.set_result(result)
+                    continue
+                call = calls.get(number)
+                if call is not None:
+                    self.run(call, event)
+                    continue
+                _kept.pop(number, None)
+                _event_release(event)
+        except BaseException:
+            # Interrupted, in the middle of what others wait for: they get it the next time.
+            self._undelivered = tuple(left)
+            raise
 
     def run(self, call: Callable[[int], None], event: int) -> None:
         try:
@@ -196,8 +204,9 @@ class LoopPump(Pump):
     def take_events(self) -> None:
         # A full batch leaves the descriptor readable: the loop gets its turn, then comes back here.
         count = self._count
+        count.value = 0
         _queue_next(self.queue, self._events, BATCH, 0, byref(count))
-        if count.value:
+        if count.value or self._undelivered:
             self.dispatch(self._events[: count.value])  # type: ignore[arg-type]
 
 
@@ -258,12 +267,24 @@ class ThreadPump(Pump):
         if isinstance(call, HandlerCall) and (self._backlog or self._nested or get_ident() != self.thread_ident):
             self._backlog.append((call, event))
         else:
+            self._run_now(call, event)
+
+    def _run_now(self, call: Callable[[int], None], event: int) -> None:
+        try:
             super().run(call, event)
+        except BaseException:
+            # Whoever calls sys.exit in a callback ends no thread that all others need.
+            if get_ident() != self.thread_ident:
+                raise
+            log.exception("an event could not be handled")
 
     def _take_events(self, timeout: int) -> None:
         count = self._count
+        count.value = 0
+        if self._undelivered:
+            timeout = 0
         status = _queue_next_waiting(self.queue, self._events, BATCH, timeout, byref(count))
-        if count.value:
+        if count.value or self._undelivered:
             self.dispatch(self._events[: count.value])  # type: ignore[arg-type]
         elif status < 0 and status != _ffi.Status.TIMEOUT:
             raise failure(status, "event queue")
@@ -339,7 +360,7 @@ class ThreadPump(Pump):
     def _run_backlog(self) -> None:
         while self._backlog:
             call, event = self._backlog.popleft()
-            super().run(call, event)
+            self._run_now(call, event)
 
     def end(self) -> None:
         self.ending = True

@@ -34,7 +34,7 @@ from typing import (
 )
 
 from . import _ffi
-from ._body import BORROW_FROM, WHOLE, Body, add_body, pieces_of, portions
+from ._body import BORROW_FROM, WHOLE, Body, FilePieces, add_body, pieces_of, portions
 from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
 from ._trust import TrustHandler, take_trust
@@ -117,6 +117,7 @@ __all__ = [
 _connection_wait_open = bind_waiting("blip_connection_wait_open")
 _connection_wait_closed = bind_waiting("blip_connection_wait_closed")
 _connection_send = bind("blip_connection_send")
+_connection_set_close_callback = bind("blip_connection_set_close_callback")
 _connection_ping = bind("blip_connection_ping")
 _connection_say_bye = bind("blip_connection_say_bye")
 _connection_set_close_request_callback = bind("blip_connection_set_close_request_callback")
@@ -169,7 +170,7 @@ def _portions(pieces: Any) -> Generator[Tuple[Slice, object], None, None]:
         for piece in pieces:
             yield from portions(piece)
     finally:
-        if inspect.isgenerator(pieces):
+        if inspect.isgenerator(pieces) or isinstance(pieces, FilePieces):
             pieces.close()
 
 
@@ -294,7 +295,10 @@ class Request(BaseRequest, _Streamable):
 
     @property
     def connection(self) -> Connection:
-        """The connection it came by, on which the handler may send requests of its own."""
+        """The connection it came by, on which the handler may send requests of its own.
+
+        Raises `ConnectionClosed` if that has ended.
+        """
         return cast(Connection, self._owner._connection_of(self._event))
 
     def respond(self, result: Union[Body, Response] = None) -> None:
@@ -486,6 +490,7 @@ class _Sender(_Handlers):
         pump = self._pump
         kept = told = 0
         feed: Optional[ThreadFeed] = None
+        is_sent = False
         try:
             if body is not None:
                 if type(body) is bytes and len(body) < BORROW_FROM:
@@ -509,8 +514,8 @@ class _Sender(_Handlers):
             status = self._send(self._handle, message, None, context, None)
             if status < 0:
                 del pump.waiters[context]
-                pump.forget(kept)
                 raise _failure(status, f"request {profile!r}", self._handle)
+            is_sent = True
             try:
                 if feed is not None:
                     feed.run()
@@ -520,6 +525,8 @@ class _Sender(_Handlers):
                 raise
         finally:
             _message_release(message)
+            if not is_sent:
+                pump.forget(kept)
             if feed is not None:
                 feed.let_go()
                 feed.leave()
@@ -556,6 +563,7 @@ class _Sender(_Handlers):
         pump = self._pump
         kept = told = 0
         feed: Optional[ThreadFeed] = None
+        is_sent = False
         waiter: Optional[Waiter] = None
         try:
             pieces = pieces_of(body)
@@ -572,9 +580,8 @@ class _Sender(_Handlers):
                 kept = self._expect_status(waiter, kept)
                 check(_message_set_sent_callback(message, None, kept, None))
             status = self._send(self._handle, message, None, None, None)
-            if status < 0:
-                pump.forget(kept)
-            else:
+            is_sent = status >= 0
+            if is_sent:
                 if feed is not None:
                     feed.run()
                 if waiter is not None:
@@ -583,6 +590,8 @@ class _Sender(_Handlers):
                 raise _failure(status, f"message {profile!r}", self._handle)
         finally:
             _message_release(message)
+            if not is_sent:
+                pump.forget(kept)
             if feed is not None:
                 feed.let_go()
                 feed.leave()
@@ -632,6 +641,7 @@ class Connection(_Sender, BaseConnection):
         """
         self._pump.start()
         self._observers.append(observer := observe_connection(self._handle, self._pump, function, kinds))
+        self._watch_close()
         return observer
 
     def __enter__(self) -> Connection:
@@ -647,6 +657,10 @@ class Connection(_Sender, BaseConnection):
 
     def _register(self, profile: Optional[str], stream: bool, context: int) -> None:
         BaseConnection._register(self, profile, stream, context)
+        self._watch_close()
+
+    def _watch_close(self) -> None:
+        """Has `_did_close` called at the end: the program's functions, which may refer to this object, are let go of."""
 
     def _connection_of(self, event: int) -> Connection:
         return self
@@ -684,6 +698,7 @@ class Connection(_Sender, BaseConnection):
     def on_close_request(self, function: Callable[[Connection], Permission]) -> Callable[[Connection], Permission]:
         """Decorator: the function decides whether the peer may close; see `blip.Connection.on_close_request`."""
         take_close_requests(self, self._pump, _connection_set_close_request_callback, function)
+        self._watch_close()
         self._pump.start()
         return function
 
@@ -710,6 +725,26 @@ class Connection(_Sender, BaseConnection):
             raise TimeoutError("the connection is not closed yet", status=status)
         if status in (Status.HANDLE, Status.FORKED, Status.WOULD_DEADLOCK):
             check(status, "wait for the close")
+
+
+class _ClientConnection(Connection):
+    _watches_close = False
+
+    def _watch_close(self) -> None:
+        if self._watches_close:
+            return
+        self._watches_close = True
+        context = self._pump.expect(HandlerCall(self, _ClientConnection._on_close, None))
+        self._contexts.append(context)
+        status = _connection_set_close_callback(self._handle, None, context, None)
+        if status == Status.CLOSED:
+            self._did_close(status)
+        else:
+            check(status)
+
+    def _on_close(self, event: int, argument: object) -> None:
+        self._did_close(_event_status(event))
+        _event_release(event)
 
 
 def connect(
@@ -765,7 +800,7 @@ def connect(
     for name in ("url", "handlers", "workers", "on_challenge", "on_trust", "on_close_request"):
         given.pop(name)
     pump = thread_pump("client", Reply)
-    connection = Connection()
+    connection = _ClientConnection()
     connection._setup(new_connection(url_of(url, given), pump.queue, given), pump)
     if workers:
         connection._workers = _Workers(workers)
@@ -825,7 +860,7 @@ def connect_transport(
     for name in ("transport", "subprotocol", "handlers", "workers", "on_close_request"):
         given.pop(name)
     pump = thread_pump("client", Reply)
-    connection = Connection()
+    connection = _ClientConnection()
     connection._setup(new_connection_over(transport, thread_driver(), subprotocol, pump.queue, given), pump)
     if workers:
         connection._workers = _Workers(workers)
@@ -853,7 +888,7 @@ def pair(
     """Two connections that are joined in memory and open; see `blip.pair`."""
     given = dict(locals())
     pump = thread_pump("client", Reply)
-    ends = Connection(), Connection()
+    ends = _ClientConnection(), _ClientConnection()
     for end, handle in zip(ends, new_pair(pump.queue, given)):
         end._setup(handle, pump)
     return ends
@@ -866,7 +901,7 @@ class _Member(Connection):
         pass
 
     def _did_end(self, status: int) -> None:
-        self._drop_contexts()
+        self._did_close(status)
 
 
 class Reconnector(_Sender, BaseReconnector):
@@ -1056,7 +1091,7 @@ class Listener(_Handlers, BaseListener):
         return function
 
     def _connection_of(self, event: int) -> Connection:
-        return cast(Connection, self._connections[self._number_of(event)])
+        return cast(Connection, self._member_of(event))
 
     def _on_accept(self, event: int, argument: object) -> None:
         try:
@@ -1073,7 +1108,7 @@ class Listener(_Handlers, BaseListener):
     def _on_close(self, event: int, argument: object) -> None:
         connection = self._connections.pop(self._number_of(event), None)
         if connection is not None:
-            connection._drop_contexts()
+            connection._did_close(_event_status(event))
         _event_release(event)
 
     def _on_stopped(self, event: int) -> None:
@@ -1097,7 +1132,7 @@ class Listener(_Handlers, BaseListener):
         for name in ("self", "handlers", "on_close_request"):
             given.pop(name)
         pump = thread_pump("client", Reply)
-        connection = Connection()
+        connection = _ClientConnection()
         connection._setup(new_connection_to(self._handle, pump.queue, given), pump)
         connection._add_handlers(handlers)
         if on_close_request is not None:
