@@ -79,8 +79,8 @@ extension Connection {
 
     // MARK: For the dashboard
 
-    /// Tells connections apart as long as they live.
-    var identifier: String { "\(context.index)-\(slot)" }
+    /// Tells connections apart, also from those that have ended.
+    var identifier: String { "\(context.index)-\(serial)" }
     var peerText: String { remoteAddressText?.string ?? "in this process" }
 
     /// Seconds since it opened.

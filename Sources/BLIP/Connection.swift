@@ -56,6 +56,8 @@ public final class Connection: LoopWork, SlotOwner, StreamDelegate, @unchecked S
     var isInternal = false
     /// When it opened, in seconds of the monotonic clock.
     var openedAt: UInt32 = 0
+    /// Its number among those of its loop, from 1.
+    var serial: UInt32 = 0
     /// Without an answer, of the keep-alive.
     var silentPings: UInt32 = 0
 

@@ -17,6 +17,7 @@ public final class LoopContext: @unchecked Sendable {
     private var pool = MessageList()
     private var finished = MessageList()
     private(set) var connections: [Connection] = []
+    private var lastSerial: UInt32 = 0
     /// Connections that speak HTTP alone.
     private var pages: [ObjectIdentifier: HTTPConnection] = [:]
 
@@ -160,6 +161,8 @@ public final class LoopContext: @unchecked Sendable {
 
     func add(_ connection: Connection) {
         guard connection.indexInContext < 0 else { return }
+        lastSerial &+= 1
+        connection.serial = lastSerial
         connection.indexInContext = connections.count
         connections.append(connection)
     }

@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// Base64 of secrets (RFC 4648 §4): in and out of bytes that can be wiped.
+/// Base64 (RFC 4648 §4), for secrets in and out of bytes that can be wiped.
 enum Base64 {
     /// The bytes of a text with padding; nil if it is not base64 in its one canonical form.
     static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
@@ -39,6 +39,13 @@ enum Base64 {
         case UInt8(ascii: "/"): 63
         default: nil
         }
+    }
+
+    /// The base64 form of what is no secret, padded.
+    static func text(_ bytes: some Collection<UInt8>) -> String {
+        var output: [UInt8] = []
+        Array(bytes).withUnsafeBytes { encode($0, into: &output) }
+        return String(decoding: output, as: UTF8.self)
     }
 
     /// Appends the base64 form, padded.

@@ -37,7 +37,7 @@ public struct ClientHandshake: Sendable {
                 throw UpgradeFailure(.argument, "subprotocol \(HTTPSyntax.quoted(name)) is offered twice")
             }
         }
-        let key = HandshakeDigest.base64(nonce)
+        let key = Base64.text(nonce)
         guard let accept = HandshakeDigest.accept(key: key) else {
             throw UpgradeFailure(.argument, "OpenSSL does not provide SHA-1, which the WebSocket upgrade needs")
         }

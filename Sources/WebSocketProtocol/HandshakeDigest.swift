@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// SHA-1 and base64 as the upgrade needs them (RFC 6455 §4.2.2).
+/// SHA-1 as the upgrade needs them (RFC 6455 §4.2.2).
 enum HandshakeDigest {
     /// The value of Sec-WebSocket-Accept that answers a key; nil: OpenSSL refuses SHA-1.
     static func accept(key: String) -> String? {
@@ -8,32 +8,7 @@ enum HandshakeDigest {
         var digest = [UInt8](repeating: 0, count: Int(EVP_MAX_MD_SIZE))
         var size: UInt32 = 0
         guard EVP_Digest(input, input.count, &digest, &size, EVP_sha1(), nil) == 1, size == 20 else { return nil }
-        return base64(digest.prefix(20))
-    }
-
-    /// Base64 with padding (RFC 4648 §4).
-    static func base64(_ bytes: some Collection<UInt8>) -> String {
-        let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-        var output: [UInt8] = []
-        output.reserveCapacity((bytes.count + 2) / 3 * 4)
-        var group: UInt32 = 0
-        var held = 0
-        for byte in bytes {
-            group = group << 8 | UInt32(byte)
-            held += 1
-            guard held == 3 else { continue }
-            for shift in [18, 12, 6, 0] { output.append(alphabet[Int(group >> UInt32(shift) & 63)]) }
-            group = 0
-            held = 0
-        }
-        if held > 0 {
-            group <<= UInt32(8 * (3 - held))
-            output.append(alphabet[Int(group >> 18 & 63)])
-            output.append(alphabet[Int(group >> 12 & 63)])
-            output.append(held == 2 ? alphabet[Int(group >> 6 & 63)] : UInt8(ascii: "="))
-            output.append(UInt8(ascii: "="))
-        }
-        return String(decoding: output, as: UTF8.self)
+        return Base64.text(digest.prefix(20))
     }
 
     /// Whether a text is the base64 form of 16 bytes: 22 letters and two padding characters.

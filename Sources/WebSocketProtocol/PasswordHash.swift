@@ -64,7 +64,7 @@ public struct PasswordHash: Sendable {
     /// The hash as a text, to be kept in a file.
     public var text: String {
         func encode(_ bytes: UnsafeRawBufferPointer) -> String {
-            String(Substring(HandshakeDigest.base64(bytes).utf8.prefix { $0 != UInt8(ascii: "=") }))
+            String(Substring(Base64.text(bytes).utf8.prefix { $0 != UInt8(ascii: "=") }))
         }
         return "$scrypt$ln=\(logarithm),r=\(blocks),p=\(lanes)$\(salt.withUnsafeBytes(encode))$\(encode(key.bytes))"
     }

@@ -166,6 +166,29 @@ def test_closing_a_connection_closes_it(dashboard):
     assert page.errors == []
 
 
+def test_a_row_stays_its_connections(dashboard):
+    server, page = dashboard
+    sleepers = []
+    try:
+        for number in (1, 2):
+            sleepers.append(subprocess.Popen([BLIP, "request", server.url, "sleep", "-p", "ms=60000"], stderr=subprocess.DEVNULL))
+            page.until(f"document.querySelectorAll('#connections tr').length === {number}")
+        rows = "[...document.querySelectorAll('#connections tr')]"
+        assert page.run(f"new Set({rows}.map((row) => row.dataset.id)).size") == 2
+        page.run(f"window.kept = {rows}; 0")
+        sleepers[0].kill()
+        page.until("document.querySelectorAll('#connections tr').length === 1")
+        assert page.run(f"window.kept.filter((row) => row.isConnected).length === 1 && window.kept.includes({rows}[0])")
+        page.run(f"{rows}[0].querySelector('button').click()")
+        assert sleepers[1].wait(timeout=30) != 0
+    finally:
+        for sleeper in sleepers:
+            if sleeper.poll() is None:
+                sleeper.kill()
+            sleeper.wait()
+    assert page.errors == []
+
+
 def test_a_failure_is_told(dashboard):
     server, page = dashboard
     with socket.create_connection(("127.0.0.1", server.port)) as raw:

@@ -8,6 +8,7 @@ const HISTORY = 300;
 const $ = (id) => document.getElementById(id);
 const series = { messagesIn: [], messagesOut: [], bytesIn: [], bytesOut: [], trip: [] };
 let last = null;
+let hasConsole = false;
 
 function socketURL(path) {
   return `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${path}`;
@@ -57,11 +58,17 @@ function showFacts(facts, snapshot) {
 
 const trips = (p50, p99) => (p50 === null ? "–" : `${microseconds(p50)} / ${microseconds(p99)}`);
 
-/** Makes the children of `parent` as many as there are items, using those that are there. */
+/**
+ * Makes the children of `parent` as many as there are items, using those that are there: each its item's, where items
+ * have an `id`, so that a click never falls on what has just taken the place of another.
+ */
 function fill(parent, items, update) {
+  const known = new Map([...parent.children].map((node) => [node.dataset.id, node]));
   items.forEach((item, index) => {
-    const node = update(item, parent.children[index] ?? null);
-    if (!node.parentNode) parent.append(node);
+    const there = parent.children[index] ?? null;
+    const node = update(item, item.id === undefined ? there : (known.get(item.id) ?? null));
+    if (item.id !== undefined) node.dataset.id = item.id;
+    if (node !== there) parent.insertBefore(node, there);
   });
   while (parent.children.length > items.length) parent.lastChild.remove();
 }
@@ -73,7 +80,6 @@ function showConnections(snapshot, connection) {
   $("no-connections").hidden = rows.length > 0;
   fill($("connections"), rows, (row, node) => {
     const line = node ?? makeConnectionRow(connection);
-    line.dataset.id = row.id;
     const values = [
       row.incoming ? row.peer : `to ${row.peer}`,
       row.subprotocol,
@@ -216,7 +222,8 @@ async function run() {
 
 function showProtocols(facts) {
   const select = $("subprotocol");
-  if (select.children.length > 0) return;
+  if (hasConsole) return;
+  hasConsole = true;
   const usable = facts.subprotocols.filter((name) => name === "BLIP_3" || name.startsWith("BLIP_3+"));
   for (const name of usable) select.append(element("option", name));
   if (facts.paths.length > 0) $("path").value = facts.paths[0];
