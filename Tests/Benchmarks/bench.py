@@ -421,15 +421,16 @@ def connections_in_memory(suite):
     """Pairs in one process, without sockets: each end is a connection, so half as many pairs."""
     count = 50_000 if suite.quick else 500_000
     got = [suite.machine.run(suite.machine.program("memory_pairs"), "-n", count, timeout=600)]
-    ends = f"{2 * count:,} connections in memory"
-    scale = 1_000_000 / (2 * count)
     suite.row(
-        f"{ends}, made and one request answered, for 1,000,000",
-        "s",
-        [(result["setup_s"] + result["requests_s"]) * scale for result in got],
+        f"{2 * count:,} connections in memory, made",
+        "s for 1,000,000",
+        [result["setup_s"] * 500_000 / count for result in got],
         "≤ 10 s",
         10,
         low_is_good=True,
+    )
+    suite.row(
+        "the same, a request for each pair answered", "s for 1,000,000", [r["requests_s"] * 500_000 / count for r in got]
     )
     suite.row("the same, memory of each, idle", "B", of(got, "idle_bytes_per_end"))
     suite.row("the same, after a request", "B", of(got, "used_bytes_per_end"), "≤ 1,000 B", 1000, low_is_good=True)
