@@ -29,7 +29,7 @@ extension Connection {
         consumed = session.link.receive(bytes, from: consumed, session, self)
         stream.worksInSteps = session.engine.isPacedByAcknowledgements
         // The pause may be older than the stream, or than its reading: what is left here comes again when it ends.
-        if isReadingPaused, consumed < bytes.count { stream.pauseReading() }
+        if isReadingPaused || isFrameSuspended, consumed < bytes.count { stream.pauseReading() }
         // If there is output, it is published with that, later in this turn.
         if !stream.willFill { publishCounters(session, stream) }
         context.reclaim()
@@ -38,12 +38,35 @@ extension Connection {
 
     /// More of what the peer has sent may be taken.
     @inline(__always)
-    var mayReceive: Bool { !isReadingPaused && (phase == .open || phase == .closing) }
+    var mayReceive: Bool { !isReadingPaused && !isFrameSuspended && (phase == .open || phase == .closing) }
+
+    /// Bytes that compressed frames have become.
+    var bytesInflated: UInt64 { session?.engine.bytesInflated ?? 0 }
 
     /// A few bytes on the wire can be much work: the other connections of the loop come before the rest of them.
     func letOthersFirst() {
         stream?.pauseReading()
         loop.post { [self] in if !isReadingPaused { stream?.resumeReading() } }
+    }
+
+    /// So much comes out of a frame that the other connections of the loop come before the rest of it, and that before
+    /// anything else from the peer.
+    @inline(never)
+    private func suspendFrame() {
+        isFrameSuspended = true
+        stream?.pauseReading()
+        loop.post { [self] in continueFrame() }
+    }
+
+    private func continueFrame() {
+        isFrameSuspended = false
+        if phase == .open, let session, !session.isBroken {
+            limitMemory(session)
+            handle(session.engine.continueFrame(), session)
+            if phase == .open { publishCounters(session) }
+            context.reclaim()
+        }
+        if mayReceive { resumeReading() }
     }
 
     /// What one frame led to.
@@ -55,6 +78,7 @@ extension Connection {
         case .began(let message): begin(Self.own(message), session)
         case .data(let message): dataDidArrive(Self.own(message), status: BLIP_OK, session)
         case .acknowledged: break
+        case .suspended: suspendFrame()
         case .messageFailed(let message, let failure): fail(Self.own(message), failure, session)
         case .failed(let error):
             break_(

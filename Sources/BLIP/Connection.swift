@@ -50,6 +50,8 @@ public final class Connection: LoopWork, SlotOwner, StreamDelegate, @unchecked S
     /// Closing gracefully: refuse new requests, finish what is under way.
     var isDraining = false
     var isReadingPaused = false
+    /// The engine has a frame to go on with before the next.
+    var isFrameSuspended = false
     /// The engine is at work and may call the program: what is sent meanwhile goes through the inbox.
     var isFilling = false
     /// A page of the library's own: the program does not hear of it.

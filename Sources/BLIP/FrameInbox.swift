@@ -13,7 +13,7 @@ final class FrameInbox: LoopWork, @unchecked Sendable {
 
     /// So many bytes may wait; the frame that passes it is still taken.
     private static let limit = 256 << 10
-    /// Bytes received in one turn before other connections come first.
+    /// Bytes received, and inflated, in one turn before other connections come first.
     private static let turnBudget = 1 << 20
     private static let lengthSize = 4
 
@@ -115,10 +115,11 @@ final class FrameInbox: LoopWork, @unchecked Sendable {
             let length = bytes.withUnsafeBytes { Int($0.loadUnaligned(fromByteOffset: at, as: UInt32.self)) }
             let start = at + Self.lengthSize
             at = start + length
-            budget -= length + 256
+            let inflatedBefore = connection.bytesInflated
             bytes.withUnsafeMutableBytes {
                 connection.receiveFrame(UnsafeMutableRawBufferPointer(rebasing: $0[start..<start + length]))
             }
+            budget &-= length + 256 &+ Int(truncatingIfNeeded: connection.bytesInflated &- inflatedBefore)
         }
     }
 

@@ -7,6 +7,9 @@ import CBLIP
 /// frames to the engine, what they lead to back to the connection (`handle`, `frameDidLeave`), and keeps no reference to
 /// either.
 class Link {
+    /// Bytes inflated in one turn before other connections come first.
+    static let inflationBudget: UInt64 = 1 << 20
+
     /// Takes what has come.
     ///
     /// - Parameter start: how many of the bytes were consumed before.

@@ -15,6 +15,7 @@ final class StreamLink: Link {
     ) -> Int {
         guard let base = bytes.baseAddress else { return 0 }
         var consumed = start
+        let inflatedBefore = session.engine.bytesInflated
         while consumed < bytes.count, connection.mayReceive {
             // After a farewell only the end matters.
             guard connection.phase == .open else { return bytes.count }
@@ -29,6 +30,10 @@ final class StreamLink: Link {
                 let frame = UnsafeMutableRawBufferPointer(rebasing: rest[..<length])
                 if connection.isTracing { connection.trace(UnsafeRawBufferPointer(frame), isOutgoing: false) }
                 if connection.phase == .open { connection.handle(session.engine.receive(frame), session) }
+                if session.engine.bytesInflated &- inflatedBefore > Link.inflationBudget, consumed < bytes.count {
+                    connection.letOthersFirst()
+                    return consumed
+                }
             case .needMore:
                 connection.stream?.bytesWanted = 0
                 return consumed

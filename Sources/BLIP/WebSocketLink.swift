@@ -51,7 +51,7 @@ final class WebSocketLink: Link {
                     framesUnanswered = 0
                     connection.stream?.flushEarly()
                 }
-                if session.engine.bytesInflated &- inflatedBefore > Self.inflationBudget, consumed < bytes.count {
+                if session.engine.bytesInflated &- inflatedBefore > Link.inflationBudget, consumed < bytes.count {
                     connection.letOthersFirst()
                     return consumed
                 }
@@ -99,9 +99,6 @@ final class WebSocketLink: Link {
     /// So many frames are taken in before what they have led to is sent. With all that have come in one write each side
     /// would only work while the other waits; with many fewer, system calls would cost more than that.
     private static let framesAnsweredTogether = 128
-
-    /// Bytes inflated in one turn before other connections come first.
-    private static let inflationBudget: UInt64 = 1 << 20
 
     // MARK: Output
 

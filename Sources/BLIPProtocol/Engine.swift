@@ -4,7 +4,8 @@
 /// received frames to messages, and pairs responses with requests. It has no socket, clock, thread or lock and is
 /// deterministic: the same calls give the same bytes.
 ///
-/// *Order of calls.* After `receive`, a command, or room on the transport: call `nextFrame` while `hasOutput`. After a
+/// *Order of calls.* After `receive`, a command, or room on the transport: call `nextFrame` while `hasOutput`. After
+/// `Event.suspended`: `continueFrame`, at leisure, until it leads to something else, and only then `receive`. After a
 /// fatal error (`Event.failed`, `OutgoingFrame.error`): `takeAll`, then nothing more. `makeMessage` and body sources
 /// are called inside engine calls and must not call the engine.
 ///
@@ -42,6 +43,7 @@ public final class Engine: @unchecked Sendable {
         limits.properties = max(0, min(limits.properties, 1 << 30))
         limits.message = max(0, min(limits.message, 1 << 60))
         limits.unfinishedBytes = max(0, min(limits.unfinishedBytes, 1 << 60))
+        limits.inflatedAtOnce = max(1, min(limits.inflatedAtOnce, 1 << 30))
         state = .allocate(capacity: 1)
         state.initialize(
             to: EngineState(version: version, limits: limits, compressionLevel: max(0, min(compressionLevel, 9))))
@@ -92,6 +94,9 @@ public final class Engine: @unchecked Sendable {
     /// Messages that are under way and wait for acknowledgements.
     public var pausedMessages: Int { state.pointee.pausedMessages }
 
+    /// A frame waits for `continueFrame`.
+    public var isSuspended: Bool { state.pointee.suspended != nil }
+
     /// What unfinished incoming messages hold in memory, in bytes.
     public var heldBytes: Int { state.pointee.heldBytes }
 
@@ -120,7 +125,7 @@ public final class Engine: @unchecked Sendable {
         let s = state
         return s.pointee.outbox.count == 0 && s.pointee.underWay.count == 0
             && s.pointee.pending.count == s.pointee.abandonedPending
-            && s.pointee.incoming.count == 0 && s.pointee.acknowledgements.isEmpty
+            && s.pointee.incoming.count == 0 && s.pointee.acknowledgements.isEmpty && s.pointee.suspended == nil
     }
 
     /// True if `nextFrame` has something to write, or to say.
@@ -360,6 +365,7 @@ public final class Engine: @unchecked Sendable {
         s.pointee.underWay.removeAll()
         s.pointee.acknowledgements = []
         s.pointee.undecided = nil
+        s.pointee.suspended = nil
         s.pointee.queuedBytes = 0
         s.pointee.heldBytes = 0
         s.pointee.partialResponses = 0

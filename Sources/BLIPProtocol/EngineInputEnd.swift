@@ -28,6 +28,8 @@ extension Engine {
             if m.pointee.hasBegun { incoming.append(message) }
             m.pointee.isDiscarded = true
         }
+        if s.pointee.suspended != nil { isCut = true }
+        s.pointee.suspended = nil
         s.pointee.pending.removeAll()
         s.pointee.abandonedPending = 0
         s.pointee.incoming.removeAll()

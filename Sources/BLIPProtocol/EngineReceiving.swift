@@ -24,6 +24,7 @@ private enum Destination {
 extension Engine {
     /// Takes one frame as the transport delivered it; in version 1 with its 12-byte header.
     ///
+    /// After `.suspended` not before `continueFrame` has led to something else.
     /// - Parameter frame: may be overwritten. Not kept.
     public func receive(_ frame: UnsafeMutableRawBufferPointer) -> Event {
         let s = state
@@ -110,7 +111,8 @@ extension Engine {
         case .nowhere:
             // A response that nobody waits for still counts for checksum and inflater.
             guard isDeflated else { return .none }
-            return inflate(UnsafeMutableRawPointer(mutating: at), end - at, into: nil).map(Event.failed) ?? .none
+            let part = FramePart(number: header.number, type: header.type, isLast: true, isFirst: false, wireSize: 0)
+            return inflate(UnsafeMutableRawPointer(mutating: at), end - at, part, nil)
         case .continuing(let known):
             message = known
         case .first(let request):
@@ -136,35 +138,43 @@ extension Engine {
         if case .first = destination { isFirst = true }
         let contentBefore = m.pointee.content.count
 
+        let part = FramePart(
+            number: header.number, type: header.type, isLast: !header.moreComing, isFirst: isFirst, wireSize: wireSize)
         // The payload goes into the message.
         if isDeflated {
-            if let error = inflate(UnsafeMutableRawPointer(mutating: at), end - at, into: message) {
-                return .failed(error)
-            }
+            return inflate(UnsafeMutableRawPointer(mutating: at), end - at, part, message)
         } else if !m.pointee.isDiscarded, m.pointee.failure == nil {
             if s.pointee.version != .v3, m.pointee.flags.contains(.compressed) {
-                absorbGzip(m, at, end - at)
+                if absorbGzip(m, at, end - at) { return suspend(SuspendedFrame(part), message, contentBefore) }
             } else if !hasRoom(m, end - at, isWhole: isFirst && !header.moreComing) {
                 // hasRoom has said why.
             } else if !m.pointee.content.append(at, end - at) {
                 m.pointee.failure = .memory
             }
         }
-        if isFirst {
+        return settle(message, part, contentBefore)
+    }
+
+    /// All of a frame's payload is in the message.
+    @inline(__always)
+    private func settle(_ message: Message, _ part: FramePart, _ contentBefore: Int, hasGrown: Bool = false) -> Event {
+        let s = state
+        let m = message.state
+        if part.isFirst {
             // Only now: a fatal error leaves the tables as they were.
-            if header.type == 0 {
+            if part.type == 0 {
                 s.pointee.nextIncomingNumber &+= 1
             } else {
-                let request = s.pointee.pending.remove(header.number)
+                let request = s.pointee.pending.remove(part.number)
                 if request?.state.pointee.isAbandoned == true { s.pointee.abandonedPending -= 1 }
             }
         }
         if !m.pointee.isDiscarded, m.pointee.failure == nil { absorb(m) }
-        m.pointee.wireReceived &+= UInt64(truncatingIfNeeded: wireSize)
-        if !header.moreComing {
-            return finish(message, isWhole: isFirst, contentBefore)
+        m.pointee.wireReceived &+= UInt64(truncatingIfNeeded: part.wireSize)
+        if part.isLast {
+            return finish(message, isWhole: part.isFirst, contentBefore)
         }
-        return proceed(message, isFirst: isFirst, contentBefore)
+        return proceed(message, isFirst: part.isFirst, contentBefore, hasGrown: hasGrown)
     }
 
     /// The commonest case at once: a frame of version 3 that is a whole message, uncompressed, while no message is
@@ -254,7 +264,7 @@ extension Engine {
 
     /// A frame that is not the message's last is in.
     @inline(never)
-    private func proceed(_ message: Message, isFirst: Bool, _ contentBefore: Int) -> Event {
+    private func proceed(_ message: Message, isFirst: Bool, _ contentBefore: Int, hasGrown: Bool) -> Event {
         let s = state
         let m = message.state
         if isFirst {
@@ -304,7 +314,7 @@ extension Engine {
             m.pointee.marks.append(
                 AcknowledgementMark(content: m.pointee.bodyBytesReceived, wire: m.pointee.wireReceived))
         }
-        return m.pointee.content.count > contentBefore ? .data(message) : .none
+        return hasGrown || m.pointee.content.count > contentBefore ? .data(message) : .none
     }
 
     /// Queues an acknowledgement if what was consumed of an unfinished message has passed the next multiple.
@@ -487,8 +497,10 @@ extension Engine {
     }
 
     /// Puts a frame's payload into a message of version 1 or 2 whose body is compressed. Sets `failure`.
+    ///
+    /// - Returns: true if there is more than is done at once.
     @inline(never)
-    private func absorbGzip(_ m: UnsafeMutablePointer<MessageState>, _ from: UnsafeRawPointer, _ count: Int) {
+    private func absorbGzip(_ m: UnsafeMutablePointer<MessageState>, _ from: UnsafeRawPointer, _ count: Int) -> Bool {
         var at = from
         let end = from + count
         let contentBefore = m.pointee.content.count
@@ -496,23 +508,23 @@ extension Engine {
         while !m.pointee.hasProperties, m.pointee.failure == nil, at < end || m.pointee.hasLength {
             let wanted = m.pointee.hasLength ? m.pointee.propertiesEnd - m.pointee.content.count : 1
             let part = min(wanted, end - at)
-            guard hasRoom(m, part, isWhole: false) else { return }
+            guard hasRoom(m, part, isWhole: false) else { return false }
             guard m.pointee.content.append(at, part) else {
                 m.pointee.failure = .memory
-                return
+                return false
             }
             at += part
             absorb(m)
             if part == 0 { break }
         }
-        guard m.pointee.hasProperties, m.pointee.failure == nil, at < end else { return }
+        guard m.pointee.hasProperties, m.pointee.failure == nil, at < end else { return false }
         let inflater: Inflater
         if let made = m.pointee.gzipInput {
             inflater = made
         } else {
             guard let new = Inflater(windowBits: 47) else {
                 m.pointee.failure = .memory
-                return
+                return false
             }
             inflater = new
             m.pointee.gzipInput = new
@@ -522,19 +534,31 @@ extension Engine {
         let z = inflater.stream
         z.pointee.next_in = UnsafeMutableRawPointer(mutating: at).assumingMemoryBound(to: Bytef.self)
         z.pointee.avail_in = uInt(end - at)
+        return inflateGzip(m, inflater, contentBefore)
+    }
+
+    /// Goes on with what the inflater was given. Sets `failure`.
+    ///
+    /// - Returns: true if there is more than is done at once.
+    private func inflateGzip(
+        _ m: UnsafeMutablePointer<MessageState>, _ inflater: Inflater, _ contentBefore: Int
+    ) -> Bool {
+        let z = inflater.stream
+        var left = state.pointee.limits.inflatedAtOnce
         while !inflater.isAtEnd {
+            guard left > 0 else { return true }
             let held = state.pointee.heldBytes + m.pointee.content.count - contentBefore
             // One more than the limits allow is asked for, to see whether there is more.
             let allowed = max(0, min(contentAllowance(m), state.pointee.heldLimit - held, Int.max - 1))
             let room = m.pointee.content.capacity - m.pointee.content.count
             if room == 0, !m.pointee.content.reserve(Self.inflatedGuess(Int(z.pointee.avail_in) * 4, allowed + 1)) {
                 m.pointee.failure = .memory
-                return
+                return false
             }
-            let output = min(m.pointee.content.room.count, allowed + 1, 1 << 30)
+            let output = min(m.pointee.content.room.count, allowed + 1, left)
             guard let to = m.pointee.content.room.baseAddress, output > 0 else {
                 m.pointee.failure = .memory
-                return
+                return false
             }
             z.pointee.next_out = to.assumingMemoryBound(to: Bytef.self)
             z.pointee.avail_out = uInt(output)
@@ -542,21 +566,23 @@ extension Engine {
             let produced = output - Int(z.pointee.avail_out)
             if produced > allowed {
                 m.pointee.failure = contentAllowance(m) < produced ? .tooLarge : .memory
-                return
+                return false
             }
             m.pointee.content.didAppend(produced)
+            left -= produced
             state.pointee.counters.decompressionOutput &+= UInt64(produced)
             switch status {
             case Z_STREAM_END:
                 inflater.isAtEnd = true
             case Z_OK, Z_BUF_ERROR:
-                if z.pointee.avail_out > 0 { return }
+                if z.pointee.avail_out > 0 { return false }
             default:
                 m.pointee.failure = .body
-                return
+                return false
             }
         }
         if z.pointee.avail_in > 0 { m.pointee.failure = .body }
+        return false
     }
 
     /// How much memory to add for about so many bytes.
@@ -564,73 +590,157 @@ extension Engine {
         min(max(512, expected), allowed)
     }
 
-    /// Inflates a frame of version 3 and checks it.
+    /// Inflates a frame of version 3, or its beginning, and checks it.
     ///
     /// - Parameters:
     ///   - from: what is compressed; the four bytes behind it are the checksum and get overwritten.
-    ///   - message: where the content goes; nil: nowhere. What it may not take is dropped, and its `failure` set.
-    /// - Returns: a fatal error.
+    ///   - message: where the content goes; nil: nowhere.
     @inline(never)
-    private func inflate(_ from: UnsafeMutableRawPointer, _ count: Int, into message: Message?) -> ProtocolError? {
+    private func inflate(
+        _ from: UnsafeMutableRawPointer, _ count: Int, _ part: FramePart, _ message: Message?
+    ) -> Event {
         let s = state
-        let expected = (from + count).loadUnaligned(as: UInt32.self).bigEndian
+        var progress = InflationProgress(
+            checksum: s.pointee.receiveChecksum,
+            expected: (from + count).loadUnaligned(as: UInt32.self).bigEndian)
         // What every flush ends with is not transmitted.
         (from + count).storeBytes(of: UInt32(0x0000_FFFF).bigEndian, as: UInt32.self)
         let inflater: FrameInflater
         if let made = s.pointee.inflater {
             inflater = made
         } else {
-            guard let new = FrameInflater() else { return ProtocolError(.memory) }
+            guard let new = FrameInflater() else { return .failed(ProtocolError(.memory)) }
             inflater = new
             s.pointee.inflater = new
         }
         inflater.give(from, count + 4)
         s.pointee.counters.decompressionInput &+= UInt64(count)
+        let contentBefore = message?.state.pointee.content.count ?? 0
+        switch inflate(inflater, &progress, into: message, contentBefore) {
+        case .done: return message.map { settle($0, part, contentBefore) } ?? .none
+        case .failed(let error): return .failed(error)
+        case .unfinished: return suspend(SuspendedFrame(part, progress), message, contentBefore)
+        }
+    }
+
+    /// Inflates what the inflater was given, as much as is done at once. What the message may not take is dropped, and
+    /// its `failure` set.
+    private func inflate(
+        _ inflater: FrameInflater, _ progress: inout InflationProgress, into message: Message?, _ contentBefore: Int
+    ) -> InflationOutcome {
+        let s = state
         var target = message?.state
         if let m = target, m.pointee.isDiscarded || m.pointee.failure != nil { target = nil }
-        var checksum = s.pointee.receiveChecksum
-        let heldBefore = target?.pointee.content.count ?? 0
+        var left = s.pointee.limits.inflatedAtOnce
         while let m = target {
-            let held = s.pointee.heldBytes + m.pointee.content.count - heldBefore
+            let held = s.pointee.heldBytes + m.pointee.content.count - contentBefore
             let allowed = min(contentAllowance(m), s.pointee.heldLimit - held)
             guard allowed > 0 else { break }
+            guard left > 0 else { return .unfinished }
             if m.pointee.content.capacity == m.pointee.content.count {
                 guard m.pointee.content.reserve(Self.inflatedGuess(inflater.expected, allowed)) else {
                     m.pointee.failure = .memory
                     break
                 }
             }
-            let output = min(m.pointee.content.room.count, allowed, 1 << 30)
+            let output = min(m.pointee.content.room.count, allowed, left)
             guard let to = m.pointee.content.room.baseAddress, output > 0 else { break }
-            guard let produced = inflater.inflate(to, output) else { return ProtocolError(.inflate) }
-            checksum = Checksum.update(checksum, to, produced)
+            guard let produced = inflater.inflate(to, output) else { return .failed(ProtocolError(.inflate)) }
+            progress.checksum = Checksum.update(progress.checksum, to, produced)
             m.pointee.content.didAppend(produced)
             s.pointee.counters.decompressionOutput &+= UInt64(produced)
-            if produced < output { return check(checksum, expected) }
+            if produced < output { return check(progress) }
+            left -= produced
         }
         // No message, or it may take no more: what follows serves the history and the checksum only.
         let limit = 16 << 20
-        return withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 16) { scratch -> ProtocolError? in
-            guard let to = scratch.baseAddress else { return ProtocolError(.memory) }
-            var dropped = 0
-            while true {
-                guard let produced = inflater.inflate(to, scratch.count) else { return ProtocolError(.inflate) }
-                checksum = Checksum.update(checksum, to, produced)
-                dropped += produced
+        return withUnsafeTemporaryAllocation(byteCount: 16384, alignment: 16) { scratch -> InflationOutcome in
+            guard let to = scratch.baseAddress else { return .failed(ProtocolError(.memory)) }
+            while left > 0 {
+                let output = min(scratch.count, left)
+                guard let produced = inflater.inflate(to, output) else { return .failed(ProtocolError(.inflate)) }
+                progress.checksum = Checksum.update(progress.checksum, to, produced)
+                progress.dropped += produced
+                left -= produced
                 s.pointee.counters.decompressionOutput &+= UInt64(produced)
                 if produced > 0, let m = target, m.pointee.failure == nil {
                     m.pointee.failure = contentAllowance(m) > 0 ? .memory : .tooLarge
                 }
-                if dropped > limit { return ProtocolError(.inflatedTooLarge) }
-                if produced < scratch.count { return check(checksum, expected) }
+                if progress.dropped > limit { return .failed(ProtocolError(.inflatedTooLarge)) }
+                if produced < output { return check(progress) }
             }
+            return .unfinished
         }
     }
 
-    private func check(_ checksum: UInt32, _ expected: UInt32) -> ProtocolError? {
-        guard checksum == expected else { return ProtocolError(.checksum) }
-        state.pointee.receiveChecksum = checksum
-        return nil
+    private func check(_ progress: InflationProgress) -> InflationOutcome {
+        guard progress.checksum == progress.expected else { return .failed(ProtocolError(.checksum)) }
+        state.pointee.receiveChecksum = progress.checksum
+        return .done
+    }
+
+    // MARK: Frames that are much work
+
+    /// Keeps what is left of a frame until the owner has served others.
+    @inline(never)
+    private func suspend(_ frame: SuspendedFrame, _ message: Message?, _ contentBefore: Int) -> Event {
+        let s = state
+        let input = frame.progress == nil ? message?.state.pointee.gzipInput?.stream : s.pointee.inflater?.stream
+        guard let input, frame.keep(input) else { return .failed(ProtocolError(.memory)) }
+        frame.message = message
+        s.pointee.suspended = frame
+        guard let m = message?.state, !m.pointee.isDiscarded else { return .suspended }
+        let grown = m.pointee.content.count &- contentBefore
+        s.pointee.heldBytes += grown
+        if grown > 0 { frame.hasGrown = true }
+        // The owner may look at and take what is there of a streamed message.
+        if !frame.part.isFirst, m.pointee.failure == nil { absorb(m) }
+        // It fails when the frame is at its end.
+        frame.failure = m.pointee.failure
+        m.pointee.failure = nil
+        return .suspended
+    }
+
+    /// Goes on with a frame that was suspended, and may suspend it again. Harmless if there is none.
+    public func continueFrame() -> Event {
+        let s = state
+        guard let frame = s.pointee.suspended else { return .none }
+        s.pointee.suspended = nil
+        var message = frame.message
+        var contentBefore = 0
+        if let first = message, frame.part.isFirst {
+            let m = first.state
+            s.pointee.heldBytes -= m.pointee.content.count
+            if let failure = frame.failure { m.pointee.failure = failure }
+            if let request = m.pointee.request, request.state.pointee.isAbandoned {
+                m.pointee.isDiscarded = true
+                m.pointee.request = nil
+                m.pointee.content.removeAll()
+            }
+        } else if message != nil {
+            // It may have been abandoned meanwhile, and something else be in its place.
+            guard let known = s.pointee.incoming[Self.key(frame.part.number, isResponse: frame.part.type != 0)] else {
+                return .none
+            }
+            if let failure = frame.failure, !known.state.pointee.isDiscarded { known.state.pointee.failure = failure }
+            contentBefore = known.state.pointee.content.count
+            message = known
+        }
+        if var progress = frame.progress {
+            guard let inflater = s.pointee.inflater else { return .none }
+            let outcome = inflate(inflater, &progress, into: message, contentBefore)
+            frame.progress = progress
+            switch outcome {
+            case .done: break
+            case .failed(let error): return .failed(error)
+            case .unfinished: return suspend(frame, message, contentBefore)
+            }
+        } else if let m = message?.state, !m.pointee.isDiscarded, m.pointee.failure == nil,
+            let inflater = m.pointee.gzipInput, inflateGzip(m, inflater, contentBefore)
+        {
+            return suspend(frame, message, contentBefore)
+        }
+        return message.map { settle($0, frame.part, contentBefore, hasGrown: frame.hasGrown) } ?? .none
     }
 
     // MARK: Acknowledgements

@@ -42,6 +42,8 @@ struct EngineState: ~Copyable {
     var nextIncomingNumber: UInt64 = 1
     var receiveChecksum: UInt32 = 0
     var inflater: FrameInflater?
+    /// A frame of which a part was inflated.
+    var suspended: SuspendedFrame?
     /// A message that has begun with so large a frame that its sender waits for an acknowledgement, which depends on
     /// whether the owner streams it.
     var undecided: Message?

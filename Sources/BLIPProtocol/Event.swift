@@ -14,6 +14,9 @@ public enum Event {
     /// receives and drops what still comes of it. A request that has not begun never gets here: the engine itself
     /// answers it with an error response, which comes out of `nextFrame` like any other message.
     case messageFailed(Message, MessageFailure)
+    /// Much comes out of the frame, and only a part of it was done (`Limits.inflatedAtOnce`): `continueFrame` goes on, before
+    /// any other frame is received. All else may be called meanwhile.
+    case suspended
     /// An acknowledgement came: a paused message may go on.
     case acknowledged
     /// Fatal: close the connection and call `takeAll`.

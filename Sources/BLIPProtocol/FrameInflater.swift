@@ -6,7 +6,7 @@ import CZlib
 /// What peers send is decompressed by zlib, not by the faster ISA-L that compresses: of the two it is the one whose
 /// decompressor everybody attacks and distributions repair.
 final class FrameInflater {
-    private let stream: UnsafeMutablePointer<z_stream>
+    let stream: UnsafeMutablePointer<z_stream>
 
     init?() {
         stream = .allocate(capacity: 1)

@@ -10,6 +10,9 @@ public struct Limits: Sendable {
     public var unfinishedMessages = 4096
     /// The memory of all unfinished incoming messages. The message that passes it fails.
     public var unfinishedBytes = 256 << 20
+    /// How much of a compressed frame's content is inflated by one call, so that the owner can serve others before the rest
+    /// (at least 1). Ordinary frames have less.
+    public var inflatedAtOnce = 512 << 10
     /// The largest frame that is sent, with header and checksum; deployed peers refuse more than 32 KiB.
     /// At least 64; in version 1 at most 65,535.
     public var outgoingFrame = 16384

@@ -135,7 +135,7 @@ private final class Side {
             }
         case .messageFailed(_, let failure): Issue.record("\(failure)")
         case .failed(let error): Issue.record("\(error.text)")
-        case .none, .acknowledged: break
+        case .none, .acknowledged, .suspended: break
         }
     }
 

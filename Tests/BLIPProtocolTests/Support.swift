@@ -71,13 +71,20 @@ extension Engine {
         self.init(version: version, limits: limits, compressionLevel: level, makeMessage: { Message() })
     }
 
-    /// Receives a copy of `frame` that lies inside a larger buffer with guard bytes, which must stay as they are.
+    /// Receives all of a frame.
     @discardableResult
     func receive(_ frame: [UInt8]) -> Event {
+        var event = begin(frame)
+        while case .suspended = event { event = continueFrame() }
+        return event
+    }
+
+    /// Receives a copy of `frame` that lies inside a larger buffer with guard bytes, which must stay as they are.
+    func begin(_ frame: [UInt8]) -> Event {
         var buffer = [UInt8](repeating: 0xA5, count: frame.count + 32)
         buffer.replaceSubrange(16..<16 + frame.count, with: frame)
         let event = buffer.withUnsafeMutableBytes {
-            receive(UnsafeMutableRawBufferPointer(rebasing: $0[16..<16 + frame.count]))
+            self.receive(UnsafeMutableRawBufferPointer(rebasing: $0[16..<16 + frame.count]))
         }
         #expect(buffer.prefix(16).allSatisfy { $0 == 0xA5 } && buffer.suffix(16).allSatisfy { $0 == 0xA5 })
         return event

@@ -51,6 +51,7 @@ final class Side {
         var limits = Limits()
         limits.outgoingFrame = shape.frame
         limits.smallFrame = min(limits.smallFrame, shape.frame)
+        if random.oneIn(2) { limits.inflatedAtOnce = shape.frame / 2 }
         self.limits = limits
         let census = world.census
         self.census = census
@@ -276,6 +277,7 @@ final class Side {
             case .binary(let payload, let count):
                 consumed += count
                 if phase == .open { try handle(engine.receive(payload)) }
+                while phase == .open, engine.isSuspended { try handle(engine.continueFrame()) }
             case .incomplete: return
             case .consumed(let count): consumed += count
             case .ping(let payload, let count):
@@ -294,7 +296,7 @@ final class Side {
 
     private func handle(_ event: consuming BLIPProtocol.Event) throws {
         switch consume event {
-        case .none, .acknowledged: break
+        case .none, .acknowledged, .suspended: break
         case .began(let message):
             guard let message = message as? Tracked else { try complain("a message of another kind") }
             try identify(message, isWhole: false)

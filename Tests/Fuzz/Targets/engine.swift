@@ -130,7 +130,9 @@ private final class Pair {
         }
         self.limits = limits
         budget = min(2 << 20, max(300_000, limits.outgoingFrame << 10))
-        let level = Int32(input.byte() % 10)
+        let second = input.byte()
+        let level = Int32(second % 10)
+        limits.inflatedAtOnce = [512 << 10, 3000, 100, 20][Int(second >> 6)]
         engines = (0..<2).map { _ in
             Engine(version: version, limits: limits, compressionLevel: level, makeMessage: { Part() })
         }
@@ -167,7 +169,7 @@ private final class Pair {
         case 14:
             for _ in 0...input.byte() where !isOver { if !cut(side, room: nil) { break } }
         default:
-            if operation & 0x70 == 0x70 { stop() } else { while !wire[side].isEmpty, !isOver { deliver(side, &input) } }
+            if operation & 0x70 == 0x70 { stop() } else { while canDeliver(side), !isOver { deliver(side, &input) } }
         }
         verify()
     }
@@ -299,13 +301,21 @@ private final class Pair {
 
     // MARK: Delivery
 
-    /// Hands the oldest frame of `side` to the other one.
+    private func canDeliver(_ side: Int) -> Bool { !wire[side].isEmpty || engines[1 - side].isSuspended }
+
+    /// Hands the oldest frame of `side` to the other one, or lets that go on with the one before.
     private func deliver(_ side: Int, _ input: inout Input) {
-        guard !wire[side].isEmpty else { return }
-        let frame = wire[side].removeFirst()
         let to = 1 - side
-        switch withExact(frame, { engines[to].receive($0) }) {
+        let event: Event
+        if engines[to].isSuspended {
+            event = engines[to].continueFrame()
+        } else {
+            guard !wire[side].isEmpty else { return }
+            event = withExact(wire[side].removeFirst()) { engines[to].receive($0) }
+        }
+        switch event {
         case .none, .acknowledged: break
+        case .suspended: check(engines[to].isSuspended, "suspended without a rest")
         case .began(let message):
             if isOfEngine(message) { return }
             let part = identify(message, from: side)
@@ -419,7 +429,8 @@ private final class Pair {
         for engine in engines {
             let s = engine.state
             let incoming = s.pointee.incoming.all()
-            let held = incoming.reduce(0) { $0 + ($1.state.pointee.isDiscarded ? 0 : $1.state.pointee.content.count) }
+            var held = incoming.reduce(0) { $0 + ($1.state.pointee.isDiscarded ? 0 : $1.state.pointee.content.count) }
+            if let first = engine.suspendedFirst { held += first.state.pointee.content.count }
             check(held == s.pointee.heldBytes, "\(held) bytes are held, \(s.pointee.heldBytes) counted")
             check(held <= limits.unfinishedBytes, "\(held) bytes are held")
             let abandoned = s.pointee.pending.all().count { $0.state.pointee.isAbandoned }
@@ -490,7 +501,7 @@ private final class Pair {
             for side in 0..<2 {
                 for record in records where record.side == side { engines[side].resume(record.message) }
                 while !isOver, cut(side, room: nil) { isMoving = true }
-                while !isOver, !wire[side].isEmpty {
+                while !isOver, canDeliver(side) {
                     deliver(side, &none)
                     isMoving = true
                 }

@@ -53,6 +53,7 @@ private final class Run {
             limits.unfinishedBytes = 64
         }
         limits.outgoingFrame = 64 << Int(shape >> 4 & 7)
+        if shape & 0x10 != 0 { limits.inflatedAtOnce = 1000 }
         self.limits = limits
         engine = Engine(
             version: version, limits: limits, compressionLevel: Int32(shape >> 7) * 6, makeMessage: { Tracked() })
@@ -172,9 +173,18 @@ private final class Run {
     // MARK: Events
 
     private func receive(_ frame: [UInt8]) {
-        let event = withExact(frame) { engine.receive($0) }
+        if engine.isSuspended { goOn() }
+        handle(withExact(frame) { engine.receive($0) })
+    }
+
+    /// To the end of a frame that was suspended.
+    private func goOn() {
+        while engine.isSuspended, !hasFailed { handle(engine.continueFrame()) }
+    }
+
+    private func handle(_ event: Event) {
         switch event {
-        case .none, .acknowledged: break
+        case .none, .acknowledged, .suspended: break
         case .began(let message):
             let message = tracked(message)
             check(!message.hasBegun && !message.hasEnded, "begins again")
@@ -250,7 +260,8 @@ private final class Run {
         let s = engine.state
         let incoming = s.pointee.incoming.all()
         if !hasFailed {
-            let held = incoming.reduce(0) { $0 + ($1.state.pointee.isDiscarded ? 0 : $1.state.pointee.content.count) }
+            var held = incoming.reduce(0) { $0 + ($1.state.pointee.isDiscarded ? 0 : $1.state.pointee.content.count) }
+            if let first = engine.suspendedFirst { held += first.state.pointee.content.count }
             check(held == s.pointee.heldBytes, "\(held) bytes are held, \(s.pointee.heldBytes) counted")
             check(held <= limits.unfinishedBytes, "\(held) bytes are held")
             check(incoming.count <= limits.unfinishedMessages, "\(incoming.count) messages are unfinished")
@@ -262,7 +273,7 @@ private final class Run {
         let abandoned = s.pointee.pending.all().count { $0.state.pointee.isAbandoned }
         check(abandoned == s.pointee.abandonedPending, "\(s.pointee.abandonedPending) abandoned requests are counted")
         check(engine.pendingRequests >= 0 && engine.queuedMessages >= 0, "a negative count")
-        for message in incoming {
+        for message in incoming where message !== s.pointee.suspended?.message {
             let m = message.state
             let came = 4 * Int(m.pointee.wireReceived) + Int(m.pointee.bodyBytesReceived) + m.pointee.content.count
             check(
@@ -277,6 +288,7 @@ private final class Run {
     }
 
     func end() {
+        goOn()
         if !hasFailed { drain() }
         let left = engine.takeAll()
         var seen = Set<ObjectIdentifier>()
