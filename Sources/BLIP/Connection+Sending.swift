@@ -46,11 +46,11 @@ extension Connection {
             return (status, nil)
         }
         if let result = waiter.wait(timeout, in: context) { return (result.status, result.message) }
+        request.isCancelled.store(true, ordering: .releasing)
         perform { [self] in
             abandon(request, Failure(BLIP_ERROR_TIMEOUT, "The request was not answered in time."))
         }
-        let late = waiter.wait(-1, in: context)
-        return (late?.status ?? BLIP_ERROR_TIMEOUT, late?.message)
+        return waiter.waitForEnd(in: context)
     }
 
     /// Hands a frozen message to the engine: at once on the loop, else through the inbox. False if the connection has ended.

@@ -401,9 +401,9 @@ public final class Reconnector: SlotOwner, RuntimeDependent, @unchecked Sendable
             return (status, nil)
         }
         if let result = waiter.wait(timeout, in: context) { return (result.status, result.message) }
+        request.isCancelled.store(true, ordering: .releasing)
         postAbandon(request, Failure(BLIP_ERROR_TIMEOUT, "The request was not answered in time."))
-        let late = waiter.wait(-1, in: context)
-        return (late?.status ?? BLIP_ERROR_TIMEOUT, late?.message)
+        return waiter.waitForEnd(in: context)
     }
 
     private func accept(_ message: BLIPMessage) {

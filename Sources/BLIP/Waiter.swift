@@ -88,4 +88,13 @@ final class Waiter: @unchecked Sendable {
             if count == 0, left != 0, monotonicNanoseconds() - before < 500_000 { _ = sleep(1) }
         }
     }
+
+    /// Waits for what becomes of a request whose time is over. If it was still on its way to the loop when it was given up,
+    /// it ends as one that was cancelled.
+    func waitForEnd(in context: LoopContext) -> (status: blip_status, response: BLIPMessage?) {
+        guard let end = wait(-1, in: context), end.status != BLIP_ERROR_CANCELLED else {
+            return (BLIP_ERROR_TIMEOUT, nil)
+        }
+        return (end.status, end.message)
+    }
 }

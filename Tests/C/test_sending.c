@@ -78,6 +78,29 @@ TEST(request_waits_for_the_response)
     pair_close(&pair);
 }
 
+static void *ask_in_no_time(void *connection)
+{
+    for (int i = 0; i < 3000; i++) {
+        blip_message *request = make_request("never", NULL), *response = NULL;
+        CHECK_STATUS(blip_connection_request(connection, request, 0, &response), BLIP_ERROR_TIMEOUT);
+        blip_message_release(request);
+    }
+    return NULL;
+}
+
+/* They are given up while they are on their way to the loop, or before. */
+TEST_SECONDS(several_threads_wait_for_no_time, 60)
+{
+    struct pair pair;
+    pthread_t threads[6];
+    pair_open(&pair, NULL);
+    for (int i = 0; i < 6; i++)
+        REQUIRE_INT(pthread_create(&threads[i], NULL, ask_in_no_time, pair.client), 0);
+    for (int i = 0; i < 6; i++)
+        pthread_join(threads[i], NULL);
+    pair_close(&pair);
+}
+
 TEST(requests_may_be_sent_before_the_connection_opens)
 {
     struct pair pair;
