@@ -71,11 +71,11 @@ final class IncomingBody: @unchecked Sendable {
     func offer(_ take: (blip_slice, blip_status) -> Int) -> Bool {
         var held = Bytes(maximum: Int.max / 2)
         let status = state.withLock { state -> blip_status? in
-            guard !state.isPaused, !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else {
-                return nil
-            }
-            swap(&held, &state.bytes)
+            guard !state.isPaused else { return nil }
+            // Also if somebody has read it before: else it would be announced for ever.
             state.hasNews = false
+            guard !state.hasReportedEnd, state.bytes.count > 0 || state.status != BLIP_OK else { return nil }
+            swap(&held, &state.bytes)
             if state.status != BLIP_OK { state.hasReportedEnd = true }
             return state.status
         }

@@ -939,3 +939,75 @@ TEST(a_queue_that_is_full_while_connecting)
     pair_close(&pair);
     blip_queue_release(queue);
 }
+
+static size_t ignore_data(blip_message *message, blip_slice data, blip_status status, void *context)
+{
+    (void)message, (void)status, (void)context;
+    return data.size;
+}
+
+static blip_status keep_streamed(blip_connection *connection, blip_message *request, void *context)
+{
+    (void)connection;
+    CHECK_OK(blip_message_defer(request));
+    CHECK_OK(blip_message_set_data_callback(request, ignore_data, NULL, NULL));
+    *(blip_message **)context = blip_message_retain(request);
+    return BLIP_OK;
+}
+
+/* Bytes that are announced, but read before the program gets to that: there is nothing to tell, once. */
+TEST(what_was_read_before_its_event_is_not_announced_again)
+{
+    blip_queue *queue = NULL;
+    blip_runtime *plain = make_runtime(1), *queued = NULL;
+    blip_connection *client = NULL, *server = NULL;
+    blip_message *kept = NULL;
+    size_t count = 0, size = 0;
+    char buffer[100];
+    REQUIRE_OK(blip_queue_new(0, &queue));
+    blip_runtime_options *options = blip_runtime_options_new();
+    CHECK_OK(blip_runtime_options_set_queue(options, queue));
+    REQUIRE_OK(blip_runtime_new(options, &queued));
+    blip_runtime_options_release(options);
+    REQUIRE_OK(blip_connection_pair(plain, queued, NULL, &client, &server));
+    CHECK_OK(blip_connection_set_handler(server, S("p"), BLIP_HANDLER_STREAM, keep_streamed, &kept, NULL));
+    blip_message *request = make_request("p", "");
+    CHECK_OK(blip_message_append_body_pushed(request));
+    CHECK_OK(blip_connection_send(client, request, NULL, NULL, NULL));
+    CHECK_OK(blip_message_push_body(request, S("first"), false));
+    int64_t end = now_ms() + SOON;
+    while (kept == NULL && now_ms() < end)
+        CHECK_OK(blip_queue_dispatch(queue, 1, 5, &count));
+    REQUIRE(kept != NULL);
+    sleep_ms(50);
+    while (blip_queue_dispatch(queue, 100, 0, &count) == BLIP_OK && count > 0 && now_ms() < end)
+        continue;
+    CHECK_OK(blip_message_push_body(request, S("second"), false));
+    blip_status status;
+    while ((status = blip_message_read(kept, buffer, sizeof buffer, &size)) == BLIP_AGAIN && now_ms() < end)
+        sleep_ms(1);
+    CHECK_STATUS(status, BLIP_OK);
+    CHECK_INT(size, 6);
+    count = 1;
+    for (int turn = 0; turn < 100 && count > 0; turn++)
+        CHECK_OK(blip_queue_dispatch(queue, 100, 0, &count));
+    CHECK_INT(count, 0);
+    /* What comes then is announced as ever. */
+    CHECK_OK(blip_message_push_body(request, S("third"), true));
+    while (count == 0 && now_ms() < end)
+        CHECK_OK(blip_queue_dispatch(queue, 100, 5, &count));
+    CHECK(count > 0);
+    blip_message_release(kept);
+    blip_message_release(request);
+    blip_connection_close(client, 1000, S(""));
+    CHECK_OK(blip_runtime_stop(plain, SOON));
+    CHECK_OK(blip_connection_wait_closed(server, SOON));
+    while (blip_queue_dispatch(queue, 100, 0, &count) == BLIP_OK && count > 0 && now_ms() < end)
+        continue;
+    CHECK_OK(blip_runtime_stop(queued, SOON));
+    blip_connection_release(client);
+    blip_connection_release(server);
+    blip_runtime_release(plain);
+    blip_runtime_release(queued);
+    blip_queue_release(queue);
+}
