@@ -1144,8 +1144,7 @@ blip_status blip_event_context(blip_event *event, void **context);
  * @param event The event.
  * @return The connection; NULL if the event has none or is not good.
  *
- * Ownership: lent by the event; retain it to keep it. Once the last event of the connection was
- * released, it is good only while the program has a reference.
+ * Ownership: lent by the event: valid until blip_event_release; retain it to keep it.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_connection *blip_event_connection(blip_event *event);
@@ -1156,8 +1155,7 @@ blip_connection *blip_event_connection(blip_event *event);
  * @param event The event.
  * @return The listener; NULL if the event has none or is not good.
  *
- * Ownership: lent by the event; retain it to keep it. Once the last event of the listener was
- * released, it is good only while the program has a reference.
+ * Ownership: lent by the event: valid until blip_event_release; retain it to keep it.
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_listener *blip_event_listener(blip_event *event);

@@ -46,6 +46,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
         var message: OpaquePointer?
         var request: OpaquePointer?
         var trust: OpaquePointer?
+        /// Held, as the events that come behind may be released before this one.
+        var connection: OpaquePointer?
+        var listener: OpaquePointer?
     }
 
     private let lent = Locked(Lent())
@@ -244,6 +247,10 @@ public final class Event: SlotOwner, @unchecked Sendable {
 
     /// It was handed out by `blip_queue_next`: a request is the program's to answer, whenever it likes.
     func wasPulled() {
+        lent.withLock { lent in
+            lent.connection = HandleTable.retainOwn(connection?.handle, as: Connection.self)
+            lent.listener = HandleTable.retainOwn(listener?.handle, as: Listener.self)
+        }
         switch action {
         case .request:
             isDelivered.store(true, ordering: .relaxed)
@@ -268,5 +275,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         HandleTable.release(handles.request, as: BLIPMessage.self)
         HandleTable.release(handles.trust, as: TrustQuestion.self)
         settle()
+        HandleTable.releaseOwn(handles.connection, as: Connection.self)
+        HandleTable.releaseOwn(handles.listener, as: Listener.self)
     }
 }

@@ -311,6 +311,11 @@ public enum HandleTable {
         return handle
     }
 
+    /// One more reference for a valid handle that is not the program's; given back by `releaseOwn`.
+    static func retainOwn<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) -> OpaquePointer? {
+        acquire(handle, T.handleKind) == nil ? nil : handle
+    }
+
     /// Gives a program's reference back. A handle that is not valid is ignored.
     public static func release<T: SlotOwner>(_ handle: OpaquePointer?, as type: T.Type) {
         if T.tellsLastReference {

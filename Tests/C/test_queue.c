@@ -806,8 +806,12 @@ TEST(events_keep_what_they_refer_to)
     CHECK_OK(blip_message_body(blip_event_request(event), &body));
     CHECK_POINTER(blip_event_connection(event), client);
     CHECK_POINTER(blip_event_listener(event), NULL);
+    int32_t state = -1;
+    CHECK_OK(blip_connection_state(blip_event_connection(event), &state));
+    CHECK_INT(state, BLIP_STATE_CLOSED);
     blip_message *message = blip_message_retain(blip_event_message(event));
     blip_event_release(event);
+    CHECK_STATUS(blip_connection_state(client, &state), BLIP_ERROR_HANDLE);
     CHECK_OK(blip_message_body(message, &body));
     CHECK_TEXT(body, "kept");
     blip_message_release(message);
