@@ -5242,9 +5242,10 @@ blip_status blip_listener_options_set_realm(blip_listener_options *options, blip
  *
  * What is kept is a salted hash (scrypt, 16 MiB); making one takes about 50 ms, in this call. To
  * compare one takes as long and happens on up to two threads of the library's own, never on a loop;
- * at most 64 clients wait for that, more get status 503. Credentials that were right are remembered
- * by a keyed hash (1,024 of them), so that a client that comes again is let in at once. Names that
- * nobody has take as long as wrong passwords. A name that was added before gets the new password.
+ * at most 64 clients of a listener wait for that, more get status 503, and listeners take turns.
+ * Credentials that were right are remembered by a keyed hash (1,024 of them), so that a client that
+ * comes again is let in at once. Names that nobody has take as long as wrong passwords. A name that
+ * was added before gets the new password.
  *
  * Source: RFC 7617; RFC 7914.
  *

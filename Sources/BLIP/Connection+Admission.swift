@@ -31,7 +31,7 @@ extension Connection {
                 }
                 if phase == .upgrading { stream?.resumeReading() }
             }
-            guard check.begin() else {
+            guard access.passwords.add(check) else {
                 let text = "Too many clients are giving passwords; try again later."
                 return refuse(
                     ServerHandshake.refusal(status: 503, text: text, headers: [HTTPHeader("Retry-After", "2")]),

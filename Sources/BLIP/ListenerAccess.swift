@@ -19,6 +19,7 @@ final class ListenerAccess: Sendable {
     }
 
     let origins: OriginRules
+    let passwords = PasswordLine()
     private let realm: String
     private let users: [String: PasswordHash]
     private let keyed: KeyedHash

@@ -11,19 +11,16 @@ public final class WorkerPool: @unchecked Sendable {
 
     private let name: StaticString
     private let maximumThreads: Int
-    private let capacity: Int
     private let crew = Locked<Crew?>(nil)
 
     /// - Parameters:
     ///   - name: of its threads.
-    ///   - capacity: jobs that may wait for a thread.
-    public init(name: StaticString, maximumThreads: Int, capacity: Int = .max) {
+    public init(name: StaticString, maximumThreads: Int) {
         self.name = name
         self.maximumThreads = maximumThreads
-        self.capacity = capacity
     }
 
-    /// Queues a job: 0; or the errno of why it will not be done, `EAGAIN` if too many wait.
+    /// Queues a job: 0; or the errno of why it will not be done.
     public func enqueue(_ job: any WorkerJob) -> Int32 {
         let crew = crew.withLock { crew -> Crew? in
             if let crew, crew.process == csystem_process() { return crew }
@@ -50,7 +47,6 @@ public final class WorkerPool: @unchecked Sendable {
         func enqueue(_ job: any WorkerJob, _ pool: WorkerPool) -> Int32 {
             csystem_monitor_lock(monitor)
             defer { csystem_monitor_unlock(monitor) }
-            guard queue.count < pool.capacity else { return EAGAIN }
             queue.append(job)
             if idleThreads >= queue.count || threads >= pool.maximumThreads {
                 csystem_monitor_signal(monitor)

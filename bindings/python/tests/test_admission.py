@@ -143,6 +143,30 @@ def test_a_flood_of_wrong_passwords_stalls_nobody(guarded: Any) -> None:
         assert statuses == {401, 503}
 
 
+def test_a_flood_at_one_listener_leaves_another_alone(guarded: Any) -> None:
+    stop = threading.Event()
+    refused = threading.Event()
+
+    def flood(number: int) -> None:
+        while not stop.is_set():
+            if status(ask(guarded.port, upgrade_head(guarded.port, basic(f"me:wrong{number}")))) == 503:
+                refused.set()
+
+    with blip.sync.serve("127.0.0.1", 0, users={"you": "w0rd"}) as other, ThreadPoolExecutor(96) as threads:
+        for number in range(96):
+            threads.submit(flood, number)
+        try:
+            assert refused.wait(60)
+            # Nobody is remembered here: each of these is compared, and does not wait for all of the flood.
+            for number in range(5):
+                begin = time.monotonic()
+                assert status(ask(other.port, upgrade_head(other.port, basic(f"you:wrong{number}")))) == 401
+                assert time.monotonic() - begin < 20
+            assert status(ask(other.port, upgrade_head(other.port, basic("you:w0rd")))) == 101
+        finally:
+            stop.set()
+
+
 def test_options_of_users() -> None:
     for given in ({"a:b": "c"}, {"": "c"}, {"a\nb": "c"}, {"a": "c\n"}):
         with pytest.raises(UsageError):
