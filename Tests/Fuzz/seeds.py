@@ -314,6 +314,27 @@ def api():
         yield start + exchange.replace(b"\x05\x02", b"\x05\x05") + bytes([11] * 20)
 
 
+def threads():
+    """Shape, then parts of the same length: the peer's script, and those of the program's threads."""
+    peers = [
+        bytes([0, 1, 5, 0, 2, 9, 15, 0, 0, 5, 61]) * 4 + bytes([6, 0, 6, 1, 12, 0, 7, 0x82, 7, 2]) * 3,
+        bytes([0, 10, 4, 4, 1, 4, 1, 10, 1, 4, 0, 15, 0]) * 5,
+        bytes([15, 0, 6, 0, 7, 1, 8, 2, 9, 3, 10, 1, 5, 11, 1, 11, 0, 12, 0]) * 4,
+    ]
+    programs = [
+        bytes([0, 1, 4, 20, 0, 5, 0x45, 2, 0, 3, 0, 4, 4]) * 6,
+        bytes([1, 2, 8, 100, 3, 0, 1, 4, 3, 2, 3, 5, 1, 7, 9, 5, 3, 5, 4]) * 5,
+        bytes([3, 4, 0, 3, 1, 2, 5, 0, 5, 1, 5, 2, 7, 21, 7, 5, 0, 1, 0x60, 3]) * 5,
+        bytes([5, 5, 5, 7, 5, 6, 5, 14, 6, 11, 2, 6, 65, 5, 13, 0xFF]) * 4,
+    ]
+    size = max(map(len, peers + programs))
+    for shape in range(0, 256, 9):
+        for first in range(3):
+            count = 2 + (shape >> 4) % 3
+            parts = [peers[first]] + [programs[(first + index) % 4] for index in range(count)]
+            yield bytes([shape]) + b"".join((part * 3)[:size] for part in parts)
+
+
 def main():
     target, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
