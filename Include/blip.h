@@ -5306,9 +5306,10 @@ blip_status blip_password_hash(
  * Browsers name the origin of the page in every upgrade, and pages cannot forge it; programs
  * usually send none and are not concerned. By default only pages of the host and port that the
  * request is for may connect, so that no other page can use a browser, which may stand behind a
- * firewall or be logged in, to reach the listener; others get status 403. A listener that must not
- * serve pages that were made to have its own name (DNS rebinding) needs a list. With a list,
- * those on it may connect and no others.
+ * firewall or be logged in, to reach the listener; others get status 403. Without TLS and users
+ * the host has to have a name that blip_listener_options_add_host() tells of, besides, so that no
+ * page can be made to have the listener's own (DNS rebinding). With a list, those on it may connect
+ * and no others.
  *
  * Source: RFC 6455 §10.2; RFC 6454.
  *
@@ -5321,6 +5322,29 @@ blip_status blip_password_hash(
  * Threads: [object] [callback]. Since 1.0.
  */
 blip_status blip_listener_options_add_origin(blip_listener_options *options, blip_slice origin);
+
+/**
+ * Adds a name by which browsers may ask for the listener's pages, and its pages for BLIP.
+ *
+ * Whoever owns a name can let it mean the listener's address, so that a page of his own passes for
+ * one of the listener's (DNS rebinding), and uses the browser of somebody who can reach it. So
+ * the dashboard and writable files answer by names alone that are nobody else's: IP addresses,
+ * "localhost" and names below it, and the host's own name, also without its domain or with
+ * ".local"; other requests get status 421. What has TLS or users is safe without that, and files
+ * that are only read go out by any name, unless names were added: then they go by these rules too.
+ * Names count besides those above. A proxy in front passes one of them on, or its own is added.
+ *
+ * Source: RFC 9110 §7.4 and §15.5.20.
+ *
+ * @param options The options.
+ * @param name Such as "files.example", without a port; "*": any.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_TEXT; BLIP_ERROR_ARGUMENT: it
+ *     is no host name.
+ *
+ * Ownership: name is borrowed for the call.
+ * Threads: [object] [callback]. Since 1.0.
+ */
+blip_status blip_listener_options_add_host(blip_listener_options *options, blip_slice name);
 
 /**
  * Adds a path that is served.

@@ -55,7 +55,7 @@ extension Connection {
 
     /// Web pages of other origins do not get in; true: this one is turned away.
     func refusesOrigin(_ request: HTTPRequestHead, _ listener: Listener) -> Bool {
-        guard !listener.access.origins.allow(request) else { return false }
+        guard !listener.access.allowOrigin(of: request, isSecure: stream?.isSecure ?? false) else { return false }
         let text = "Web pages of this origin may not connect."
         refuse(
             ServerHandshake.refusal(status: 403, text: text),

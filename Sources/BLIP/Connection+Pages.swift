@@ -35,6 +35,9 @@ extension Connection {
         let session = HTTPSession(
             services: listener.services, isSecure: stream.isSecure, maximumHead: configuration.httpHead,
             maximumRequests: listener.acceptHandler == nil ? 1000 : 1, gate: access.hasUsers ? gate : nil,
+            allowsHost: { [isSecure = stream.isSecure] request, isSensitive in
+                access.allowHost(of: request, isSecure: isSecure, isSensitive: isSensitive)
+            },
             now: { time(nil) })
         let page = HTTPConnection(context: context, listener: listener, stream: stream, session: session)
         session.begin(request)

@@ -34,6 +34,8 @@ final class Dashboard: HTTPService {
 
     // MARK: The page
 
+    var isSensitive: Bool { true }
+
     func handles(path: String) -> Bool { path == prefix || path + "/" == prefix || path == socketPath }
 
     func reply(to request: HTTPRequestHead, isSecure: Bool) -> HTTPReply {
@@ -45,7 +47,8 @@ final class Dashboard: HTTPService {
     /// Whether a request to upgrade is of the page: programs, which name no origin, may as well.
     func mayConnect(_ request: HTTPRequestHead, isSecure: Bool) -> Bool {
         guard let origin = request["Origin"] else { return true }
-        guard let host = request["Host"] else { return false }
+        guard let host = request["Host"], listener.access.allowHost(of: request, isSecure: isSecure, isSensitive: true)
+        else { return false }
         return origin == "\(isSecure ? "https" : "http")://\(host)"
     }
 

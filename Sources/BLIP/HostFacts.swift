@@ -22,6 +22,13 @@ enum HostFacts {
         }
     }
 
+    /// By which names others in the same network know this host.
+    static var names: [String] {
+        let full = name
+        let first = String(full.prefix { $0 != "." })
+        return first.isEmpty ? [] : [full, first, first + ".local"]
+    }
+
     private static var name: String {
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "" }

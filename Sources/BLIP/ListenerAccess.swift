@@ -18,17 +18,19 @@ final class ListenerAccess: Sendable {
         case unknown(user: String, SecretBytes, PasswordHash, isDecoy: Bool)
     }
 
-    let origins: OriginRules
+    private let origins: OriginRules
+    private let hosts: HostRules
     let passwords = PasswordLine()
     private let realm: String
     private let users: [String: PasswordHash]
     private let keyed: KeyedHash
     private let remembered = Locked<[[UInt8]: String]>([:])
 
-    init(realm: String, users: [String: PasswordHash], origins: [String]) {
+    init(realm: String, users: [String: PasswordHash], origins: [String], hosts: [String]) {
         self.realm = realm
         self.users = users
         self.origins = OriginRules(origins)
+        self.hosts = HostRules(hosts)
         keyed = KeyedHash(key: Randomness.bytes(32))
     }
 
@@ -47,6 +49,21 @@ final class ListenerAccess: Sendable {
             result.unicodeScalars.append(scalar)
         }
         return result + "\""
+    }
+
+    /// Whether the request is of no web page, or of one that may connect.
+    func allowOrigin(of request: HTTPRequestHead, isSecure: Bool) -> Bool {
+        guard origins.allow(request) else { return false }
+        // "The same host" means little if the host has somebody else's name.
+        guard origins.isEmpty, request["Origin"] != nil else { return true }
+        return allowHost(of: request, isSecure: isSecure, isSensitive: true)
+    }
+
+    /// Whether a page may be asked for by the name that the request has.
+    func allowHost(of request: HTTPRequestHead, isSecure: Bool, isSensitive: Bool) -> Bool {
+        // The name in a certificate, or for which a browser keeps a password, is nobody else's.
+        if hosts.isEmpty, isSecure || hasUsers || !isSensitive { return true }
+        return hosts.allow(request, others: HostFacts.names)
     }
 
     /// Looks at what a request presents.

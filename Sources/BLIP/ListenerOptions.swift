@@ -16,6 +16,7 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
     private var realm = "BLIP"
     private var users: [String: PasswordHash] = [:]
     private var origins: [String] = []
+    private var hosts: [String] = []
 
     deinit { HandleTable.freeSlot(slot) }
 
@@ -77,7 +78,13 @@ public final class ListenerOptions: CommonOptions, SlotOwner, @unchecked Sendabl
         return BLIP_OK
     }
 
-    var access: ListenerAccess { ListenerAccess(realm: realm, users: users, origins: origins) }
+    public func addHost(_ name: String) -> blip_status {
+        guard HostRules.isValid(name) else { return BLIP_ERROR_ARGUMENT }
+        hosts.append(name)
+        return BLIP_OK
+    }
+
+    var access: ListenerAccess { ListenerAccess(realm: realm, users: users, origins: origins, hosts: hosts) }
 
     public func setBLIP1(_ enabled: Bool) { speaksBLIP1 = enabled }
     public func setWebSocket(_ enabled: Bool) { speaksWebSocket = enabled }

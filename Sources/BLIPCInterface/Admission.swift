@@ -105,6 +105,11 @@ public func blip_listener_options_add_origin(_ options: OpaquePointer!, _ origin
 }
 
 @c @implementation
+public func blip_listener_options_add_host(_ options: OpaquePointer!, _ name: blip_slice) -> blip_status {
+    HandleTable.with(options) { (options: ListenerOptions) in name.string { options.addHost($0) } }
+}
+
+@c @implementation
 public func blip_password_hash(
     _ password: blip_slice, _ buffer: UnsafeMutableRawPointer!, _ capacity: Int, _ size: UnsafeMutablePointer<Int>!
 ) -> blip_status {

@@ -28,6 +28,7 @@ enum ErrorPage {
         case 413: "Too large"
         case 415: "Unsupported form"
         case 416: "Range not satisfiable"
+        case 421: "Not by this name"
         case 507: "No space left"
         default: status >= 500 ? "Server error" : "Error"
         }

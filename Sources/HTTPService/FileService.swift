@@ -39,6 +39,8 @@ public final class FileService: HTTPService {
         self.token = token
     }
 
+    public var isSensitive: Bool { options.isWritable }
+
     public func handles(path: String) -> Bool { path.hasPrefix(prefix) || path + "/" == prefix }
 
     public func reply(to request: HTTPRequestHead, isSecure: Bool) -> HTTPReply {

@@ -20,6 +20,7 @@ public final class HTTPSession {
     private let maximumHead: Int
     private let maximumRequests: Int
     private let gate: ((HTTPRequestHead) -> HTTPResponse?)?
+    private let allowsHost: (HTTPRequestHead, _ isSensitive: Bool) -> Bool
     private let now: () -> Int
     private var parser: HTTPHeadParser
     private var place = Place.head
@@ -42,16 +43,20 @@ public final class HTTPSession {
     ///   - maximumHead: bytes of a request's head.
     ///   - maximumRequests: after that many the connection ends.
     ///   - gate: asked about each request but the first, which was let in already: the answer of one that is not.
+    ///   - allowsHost: whether a service may be asked by the name that the request has.
     ///   - now: seconds since 1970.
     public init(
         services: [any HTTPService], isSecure: Bool, maximumHead: Int, maximumRequests: Int = 1000,
-        gate: ((HTTPRequestHead) -> HTTPResponse?)? = nil, now: @escaping () -> Int
+        gate: ((HTTPRequestHead) -> HTTPResponse?)? = nil,
+        allowsHost: @escaping (HTTPRequestHead, _ isSensitive: Bool) -> Bool = { _, _ in true },
+        now: @escaping () -> Int
     ) {
         self.services = services
         self.isSecure = isSecure
         self.maximumHead = maximumHead
         self.maximumRequests = maximumRequests
         self.gate = gate
+        self.allowsHost = allowsHost
         self.now = now
         parser = HTTPHeadParser(.request, maximum: maximumHead)
     }
@@ -157,8 +162,14 @@ public final class HTTPSession {
             keepsAlive = false
             return respond(refusal)
         }
+        let service = Self.service(for: request, in: services)
+        if let service, !allowsHost(request, service.isSensitive) {
+            let text =
+                "This server does not answer by that name: ask by its IP address, or have the name added to its hosts."
+            return discard(behind: ErrorPage.response(421, text), reader, isWaiting: expects != nil)
+        }
         let reply =
-            Self.service(for: request, in: services)?.reply(to: request, isSecure: isSecure)
+            service?.reply(to: request, isSecure: isSecure)
             ?? .respond(ErrorPage.response(404, "There is nothing at this address."))
         switch reply {
         case .receive(let upload):

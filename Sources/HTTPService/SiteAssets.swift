@@ -3,6 +3,7 @@ import WebSocketProtocol
 
 /// The style sheets, scripts and pictures of the library's pages.
 public final class SiteAssets: HTTPService {
+    public var isSensitive: Bool { false }
     /// Where they are in URLs.
     static let prefix = "/-/blip/"
 

@@ -10,6 +10,9 @@ public struct OriginRules: Sendable {
     /// Whether a text may be given to `init`.
     public static func isValid(_ origin: String) -> Bool { normal(origin) != nil }
 
+    /// No origins were given.
+    public var isEmpty: Bool { allowed.isEmpty }
+
     /// Whether a request may go on.
     public func allow(_ request: HTTPRequestHead) -> Bool {
         let origins = request.all("Origin")

@@ -26,6 +26,9 @@ enum ServeCommand {
             Option(
                 name: "--origin", value: "ORIGIN", isRepeatable: true,
                 help: "let in web pages of this origin, as https://app.example (default: the server's own)"),
+            Option(
+                name: "--host", value: "NAME", isRepeatable: true,
+                help: "answer browsers that ask for pages by this name, as files.example"),
             Option(name: "--threads", value: "N", help: "loop threads (default 1)"),
             Option(
                 name: "--metrics", value: "WHERE",
@@ -200,6 +203,11 @@ enum ServeCommand {
             let status = origin.withSlice { blip_listener_options_add_origin(options, $0) }
             guard status >= 0 else {
                 throw .usage("--origin wants one such as https://app.example, not \(Terminal.quote(origin))")
+            }
+        }
+        for name in arguments.all("--host") {
+            guard name.withSlice({ blip_listener_options_add_host(options, $0) }) >= 0 else {
+                throw .usage("--host wants a name such as files.example, not \(Terminal.quote(name))")
             }
         }
     }

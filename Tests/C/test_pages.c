@@ -90,7 +90,7 @@ static int dial(struct site *site)
 static int ask(int fd, const char *path, const char *headers, char *text, size_t capacity)
 {
     char request[512], answer[4096];
-    int size = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n", path, headers);
+    int size = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, headers);
     if (send(fd, request, (size_t)size, MSG_NOSIGNAL) != size)
         return -1;
     size_t got = 0;
@@ -267,9 +267,9 @@ static size_t files_in(const char *folder)
 /* Neither files nor descriptors are left of uploads that are cut by their clients, or by the listener's end. */
 TEST(uploads_that_are_cut_leave_nothing)
 {
-    static const char put[] = "PUT /w/new.bin HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nsome bytes";
+    static const char put[] = "PUT /w/new.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nsome bytes";
     static const char chunked[] =
-        "PUT /w/other.bin HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n5\r\n012";
+        "PUT /w/other.bin HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n5\r\n012";
     size_t before = open_descriptors();
     struct site site;
     site_open(&site, NULL);
@@ -299,6 +299,101 @@ TEST(uploads_that_are_cut_leave_nothing)
         close(clients[i]);
     site_close(&site);
     CHECK_INT(open_descriptors(), before);
+}
+
+/* What a request gets that names the server so. */
+static int ask_as(struct site *site, const char *method, const char *path, const char *host, const char *headers)
+{
+    char request[1024], answer[512] = "";
+    int fd = dial(site);
+    int size = snprintf(request, sizeof request, "%s %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", method, path, host, headers);
+    CHECK_INT(send(fd, request, (size_t)size, MSG_NOSIGNAL), size);
+    size_t got = 0;
+    for (ssize_t count; got < 12 && (count = recv(fd, answer + got, sizeof answer - 1 - got, 0)) > 0;)
+        got += (size_t)count;
+    close(fd);
+    return got < 12 ? -1 : atoi(answer + 9);
+}
+
+/* Upgrades: to the dashboard's connections, or to BLIP. */
+static int ask_socket(struct site *site, const char *path, const char *host, const char *origin)
+{
+    char headers[512];
+    snprintf(headers, sizeof headers,
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: BLIP_3+Dashboard, BLIP_3\r\n%s%s%s",
+        *origin ? "Origin: " : "", origin, *origin ? "\r\n" : "");
+    return ask_as(site, "GET", path, host, headers);
+}
+
+/* A page of somebody who lets his name mean our address passes for one of ours: it is known by that name alone. */
+TEST(names_of_others_get_no_pages)
+{
+    static const char *const ours[] = {"127.0.0.1", "127.0.0.1:8080", "localhost:1", "[::1]:8080", "app.localhost"};
+    static const char *const others[] = {"evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.nip.io"};
+    static const char empty_put[] = "Content-Length: 0\r\n";
+    struct site site;
+    char host[300] = "", origin[300];
+    site_open(&site, NULL);
+    blip_files_options *writable = blip_files_options_new();
+    REQUIRE_OK(blip_files_options_set_writable(writable, true));
+    REQUIRE_OK(blip_files_options_set_replace(writable, true));
+    REQUIRE_OK(blip_listener_serve_files(site.listener, S("/w/"), S(site.folder), writable));
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        CHECK_INT(ask_as(&site, "GET", "/dashboard/", ours[i], ""), 200);
+        CHECK_INT(ask_as(&site, "GET", "/w/hello.txt", ours[i], ""), 200);
+        snprintf(origin, sizeof origin, "http://%s", ours[i]);
+        CHECK_INT(ask_socket(&site, "/dashboard/socket", ours[i], origin), 101);
+        CHECK_INT(ask_socket(&site, "/db", ours[i], origin), 101);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        CHECK_INT(ask_as(&site, "GET", "/dashboard/", others[i], ""), 421);
+        /* Not even the page whose form has the token. */
+        CHECK_INT(ask_as(&site, "GET", "/w/", others[i], ""), 421);
+        CHECK_INT(ask_as(&site, "PUT", "/w/hello.txt", others[i], empty_put), 421);
+        CHECK_INT(ask_as(&site, "DELETE", "/w/hello.txt", others[i], ""), 421);
+        snprintf(origin, sizeof origin, "http://%s", others[i]);
+        CHECK_INT(ask_socket(&site, "/dashboard/socket", others[i], origin), 403);
+        CHECK_INT(ask_socket(&site, "/db", others[i], origin), 403);
+        /* A program, which no page can pass for: browsers name their origin. */
+        CHECK_INT(ask_socket(&site, "/dashboard/socket", others[i], ""), 101);
+        CHECK_INT(ask_socket(&site, "/db", others[i], ""), 101);
+        /* What is only read goes out by any name. */
+        CHECK_INT(ask_as(&site, "GET", "/files/hello.txt", others[i], ""), 200);
+    }
+    REQUIRE(gethostname(host, sizeof host - 1) == 0);
+    CHECK_INT(ask_as(&site, "GET", "/dashboard/", host, ""), 200);
+    blip_files_options_release(writable);
+    site_close(&site);
+}
+
+TEST(names_that_were_added_count_for_all_pages)
+{
+    struct site site;
+    blip_listener_options *options = blip_listener_options_new();
+    CHECK_INT(blip_listener_options_add_host(options, S("a:80")), BLIP_ERROR_ARGUMENT);
+    CHECK_INT(blip_listener_options_add_host(options, S("")), BLIP_ERROR_ARGUMENT);
+    CHECK_OK(blip_listener_options_add_host(options, S("Files.example")));
+    site_open(&site, options);
+    CHECK_INT(ask_as(&site, "GET", "/dashboard/", "files.example:8080", ""), 200);
+    CHECK_INT(ask_as(&site, "GET", "/files/hello.txt", "files.example", ""), 200);
+    CHECK_INT(ask_as(&site, "GET", "/files/hello.txt", "localhost", ""), 200);
+    CHECK_INT(ask_as(&site, "GET", "/files/hello.txt", "evil.example", ""), 421);
+    CHECK_INT(ask_socket(&site, "/db", "files.example", "http://files.example"), 101);
+    site_close(&site);
+    CHECK_OK(blip_listener_options_add_host(options, S("*")));
+    site_open(&site, options);
+    CHECK_INT(ask_as(&site, "GET", "/dashboard/", "evil.example", ""), 200);
+    site_close(&site);
+    blip_listener_options_release(options);
+    /* With users, whom no other name's page has a password of, any name will do. */
+    options = blip_listener_options_new();
+    CHECK_OK(blip_listener_options_add_user(options, S("ann"), S("secret")));
+    site_open(&site, options);
+    CHECK_INT(ask_as(&site, "GET", "/dashboard/", "any.example", ""), 401);
+    CHECK_INT(ask_as(&site, "GET", "/dashboard/", "any.example", "Authorization: Basic YW5uOnNlY3JldA==\r\n"), 200);
+    site_close(&site);
+    blip_listener_options_release(options);
 }
 
 TEST(what_cannot_be_served_is_told)

@@ -90,7 +90,7 @@ def test_a_broken_upload_leaves_nothing(folder):
     with Server("--files", str(folder), "--files-writable") as server:
         place = urlsplit(server.url)
         with socket.create_connection((place.hostname, place.port)) as raw:
-            raw.sendall(b"PUT /files/sub/cut HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nonly this")
+            raw.sendall(b"PUT /files/sub/cut HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nonly this")
             deadline = time.monotonic() + 20
             while len(list((folder / "sub").iterdir())) < 2 and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -245,3 +245,15 @@ def test_a_folder_that_is_none(tmp_path):
     assert result.returncode == 64
     assert b"is it a folder" in result.stderr
     assert blip("serve", "0", "--files-writable").returncode == 64
+
+
+def test_hosts(folder):
+    def status(server, host):
+        data = f"GET /files/hello.txt HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+        return int(exchange(server, data).split(b" ", 2)[1])
+
+    with Server("--files", str(folder), "--files-writable") as server:
+        assert [status(server, host) for host in ("127.0.0.1:80", "localhost", "evil.example")] == [200, 200, 421]
+    with Server("--files", str(folder), "--host", "files.example", "--host", "b.example") as server:
+        assert [status(server, host) for host in ("files.example", "b.example", "evil.example")] == [200, 200, 421]
+    assert blip("serve", "0", "--host", "http://a").returncode == 64

@@ -203,6 +203,28 @@ def test_origins() -> None:
         blip.sync.serve("127.0.0.1", 0, origins="not an origin")
 
 
+def test_hosts() -> None:
+    """What a page of the listener's own port is, goes by its name too."""
+
+    def answers(listener: Any, host: str, *more: str) -> int:
+        head = upgrade_head(listener.port, f"Origin: http://{host}", *more)
+        return status(ask(listener.port, head.replace(f"Host: 127.0.0.1:{listener.port}".encode(), f"Host: {host}".encode())))
+
+    with blip.sync.serve("127.0.0.1", 0) as listener:
+        assert answers(listener, "localhost:1") == 101
+        assert answers(listener, "evil.example") == 403
+    with blip.sync.serve("127.0.0.1", 0, hosts=["app.example"]) as listener:
+        assert answers(listener, "app.example") == 101
+        assert answers(listener, "evil.example") == 403
+    with blip.sync.serve("127.0.0.1", 0, hosts="*") as listener:
+        assert answers(listener, "evil.example") == 101
+    with blip.sync.serve("127.0.0.1", 0, users={"you": "w0rd"}) as listener:
+        assert answers(listener, "evil.example") == 401
+        assert answers(listener, "evil.example", basic("you:w0rd")) == 101
+    with pytest.raises(UsageError):
+        blip.sync.serve("127.0.0.1", 0, hosts="app.example:80")
+
+
 # The program's choice
 
 

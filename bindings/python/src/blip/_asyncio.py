@@ -1435,6 +1435,7 @@ def serve(
     users: Optional[Mapping[str, str]] = None,
     user_hashes: Optional[Mapping[str, str]] = None,
     origins: Union[str, Sequence[str], None] = None,
+    hosts: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
@@ -1448,7 +1449,8 @@ def serve(
     by default. blip1: also take clients of BLIP 1, which has no WebSocket, path or credentials; websocket=False:
     take no others. users: {name: password} that clients must have, or user_hashes: {name: hash} as `hash_password`
     makes them; realm: what clients are told then. origins: of web pages that may connect, by default those of the same
-    host and port; "*" for all. metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
+    host and port; "*" for all. hosts: names by which browsers may ask for pages, besides addresses and the host's own.
+    metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
     on_close_request: see `Listener.on_close_request`. bye_timeout, half_close: as in `connect`.
     """

@@ -370,6 +370,8 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
             options.set("add_user_hash", text(name), text(hashed))
         for origin in _list(given.get("origins")):
             options.set("add_origin", text(origin))
+        for name in _list(given.get("hosts")):
+            options.set("add_host", text(name))
         if given.get("metrics_path") is not None:
             options.set("set_metrics_path", text(given["metrics_path"]))
         out = c_void_p()

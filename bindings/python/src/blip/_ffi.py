@@ -194,6 +194,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_listener_options_add_user": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_listener_options_add_user_hash": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_listener_options_add_origin": (STATUS, (HANDLE, SLICE)),
+    "blip_listener_options_add_host": (STATUS, (HANDLE, SLICE)),
     "blip_password_hash": (STATUS, (SLICE, c_void_p, c_size_t, POINTER(c_size_t))),
     "blip_connection_url": (STATUS, (HANDLE, POINTER(OutSlice))),
     "blip_connection_error": (STATUS, (HANDLE, POINTER(HANDLE))),

@@ -1191,6 +1191,7 @@ def serve(
     users: Optional[Mapping[str, str]] = None,
     user_hashes: Optional[Mapping[str, str]] = None,
     origins: Union[str, Sequence[str], None] = None,
+    hosts: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
