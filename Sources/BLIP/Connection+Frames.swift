@@ -221,7 +221,9 @@ extension Connection {
         isFilling = true
         defer { isFilling = false }
         guard let frame = nextFrame(of: session, into: loop.writeBuffer) else { return 0 }
-        if let message = frame.message { frameDidLeave(Self.own(message), isLast: frame.isLast, session) }
+        if let message = frame.message.map(Self.own), frameDidLeave(message, isLast: frame.isLast, session) {
+            context.recycle(message)
+        }
         return frame.count
     }
 

@@ -241,18 +241,22 @@ extension Connection {
         return count
     }
 
+    /// A frame of the message was cut.
+    ///
+    /// - Returns: true if the library is done with the message: it is to be recycled.
     @inline(__always)
-    func frameDidLeave(_ message: BLIPMessage, isLast: Bool, _ session: Session) {
+    func frameDidLeave(_ message: BLIPMessage, isLast: Bool, _ session: Session) -> Bool {
         if let extras = message.existingExtras { reportProgress(message, extras) }
         message.publishedNumber.store(message.number, ordering: .relaxed)
         message.publishedBytes.store(message.bodyBytesSent, ordering: .relaxed)
-        guard isLast else { return }
+        guard isLast else { return false }
         forgetBacklog(message)
         backlogDidChange()
         if message.kind != .request {
             heldReplies &-= Self.weight(message)
             if message.kind == .error { countErrorSent(session) }
         }
+        var isDone = false
         let isNoReply = message.kind == .request && !message.wantsReply
         if (isNoReply && message.wantsCompletion) || message.extrasPointer.load(ordering: .relaxed) != nil
             || isSendingObserved
@@ -262,10 +266,11 @@ extension Connection {
             message.sentStatus.store(BLIP_OK, ordering: .releasing)
             if message.kind != .request || isNoReply {
                 message.hasCompleted = true
-                context.recycle(message)
+                isDone = true
             }
         }
         if isDraining { checkDrained() }
+        return isDone
     }
 
     private func reportProgress(_ message: BLIPMessage, _ extras: MessageExtras) {

@@ -61,8 +61,10 @@ final class StreamLink: Link {
                     of: session, into: UnsafeMutableRawBufferPointer(rebasing: buffer[used...]))
             else { break }
             used += frame.count
-            if let message = frame.message {
-                connection.frameDidLeave(Connection.own(message), isLast: frame.isLast, session)
+            if let message = frame.message.map(Connection.own),
+                connection.frameDidLeave(message, isLast: frame.isLast, session)
+            {
+                connection.context.recycle(message)
             }
         }
         return used

@@ -141,8 +141,10 @@ final class WebSocketLink: Link {
                     opcode: .binary, final: true, payload: frame.count, maskKey: nil, to: start)
             }
             used += header + frame.count
-            if let message = frame.message.take() {
-                connection.frameDidLeave(Connection.own(message), isLast: frame.isLast, session)
+            if let message = frame.message.take().map(Connection.own),
+                connection.frameDidLeave(message, isLast: frame.isLast, session)
+            {
+                connection.context.recycle(message)
             }
         }
         return used
