@@ -183,6 +183,10 @@ hostile: tool ## hostile peers: what each costs the server and another client
 soak: lib ## everything at once for SECONDS (1800)
 	SECONDS_EACH=$(or $(SECONDS),1800) Tests/Chaos/run soak
 
+.PHONY: memcheck
+memcheck: lib ## C tests under Valgrind: three minutes
+	$(MAKE) -C Tests/C memcheck
+
 .PHONY: fuzz
 fuzz: packages ## each fuzzer for twenty seconds
 	Tests/Fuzz/run quick

@@ -31,7 +31,8 @@ def run_program(program, arguments, results):
     if arguments.valgrind:
         command = ["valgrind", "-q", "--trace-children=no", "--child-silent-after-fork=yes", "--error-exitcode=99",
                    "--leak-check=full", "--errors-for-leak-kinds=definite,indirect",
-                   "--show-leak-kinds=definite,indirect", *command, "-1"]
+                   "--show-leak-kinds=definite,indirect",
+                   f"--suppressions={HERE.parents[1] / 'scripts' / 'memcheck-of-others.txt'}", *command, "-1"]
         environment.setdefault("TEST_TIME_SCALE", "20")
     print(f"# {program.name}", flush=True)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
