@@ -1,9 +1,10 @@
 import BLIPProtocol
+import Synchronization
 
 /// Bytes of the program that are sent from where they lie.
 final class BorrowedSource: BodySource, @unchecked Sendable {
     let bytes: UnsafeRawBufferPointer
-    private var position = 0
+    private let position = Atomic<Int>(0)
     /// Releases the bytes when the source goes.
     private let holder: Handler<Never>
 
@@ -12,12 +13,13 @@ final class BorrowedSource: BodySource, @unchecked Sendable {
         self.holder = holder
     }
 
-    override var remaining: UInt64? { UInt64(bytes.count - position) }
+    override var remaining: UInt64? { UInt64(bytes.count - position.load(ordering: .relaxed)) }
 
     override func read(into buffer: UnsafeMutableRawBufferPointer) -> BodyRead {
+        let position = position.load(ordering: .relaxed)
         let count = min(buffer.count, bytes.count - position)
         if count > 0 { buffer.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[position..<position + count])) }
-        position += count
-        return position == bytes.count ? .end(count) : .bytes(count)
+        self.position.store(position + count, ordering: .relaxed)
+        return position + count == bytes.count ? .end(count) : .bytes(count)
     }
 }

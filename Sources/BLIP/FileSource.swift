@@ -1,12 +1,14 @@
 import BLIPProtocol
 import Glibc
+import Synchronization
 
 /// A range of a regular file, read from its descriptor without moving the file's position.
 final class FileSource: BodySource, @unchecked Sendable {
     private let descriptor: Int32
     private let closesDescriptor: Bool
     private var position: Int64
-    private var left: UInt64
+    /// Atomic, as are the positions of other sources: any thread may ask for the size of a body.
+    private let left: Atomic<UInt64>
 
     /// Nil if the descriptor is not a regular file or the range lies outside of it.
     init?(_ descriptor: Int32, offset: UInt64, length: UInt64, closes: Bool) {
@@ -19,14 +21,15 @@ final class FileSource: BodySource, @unchecked Sendable {
         self.descriptor = descriptor
         closesDescriptor = closes
         position = start
-        left = length == .max ? available : length
+        left = Atomic(length == .max ? available : length)
     }
 
     deinit { if closesDescriptor { close(descriptor) } }
 
-    override var remaining: UInt64? { left }
+    override var remaining: UInt64? { left.load(ordering: .relaxed) }
 
     override func read(into buffer: UnsafeMutableRawBufferPointer) -> BodyRead {
+        let left = left.load(ordering: .relaxed)
         let wanted = Int(min(UInt64(buffer.count), left))
         guard wanted > 0 else { return left == 0 ? .end(0) : .bytes(0) }
         var result: Int
@@ -35,7 +38,7 @@ final class FileSource: BodySource, @unchecked Sendable {
         } while result < 0 && errno == EINTR
         guard result > 0 else { return .failed }
         position += Int64(result)
-        left -= UInt64(result)
-        return left == 0 ? .end(result) : .bytes(result)
+        self.left.store(left - UInt64(result), ordering: .relaxed)
+        return left == UInt64(result) ? .end(result) : .bytes(result)
     }
 }

@@ -164,7 +164,8 @@ public final class Engine: @unchecked Sendable {
     public func send(_ message: Message) {
         let s = message.state
         guard s.pointee.place == .none, !s.pointee.isStarted else { return }
-        s.pointee.isIncoming = false
+        // Not written if it says so already: programs may be looking at the message.
+        if s.pointee.isIncoming { s.pointee.isIncoming = false }
         countQueued(message)
         if s.pointee.kind != .request, state.pointee.incoming.count > 0,
             let request = state.pointee.incoming[Self.key(s.pointee.number, isResponse: false)],

@@ -469,7 +469,7 @@ static void use_kept(struct script *script)
     case 6: (void)st(blip_message_pause_reading(message)); break;
     case 7: (void)st(blip_message_resume_reading(message)); break;
     case 8: put(kept, which, NULL); break;
-    case 9: (void)st(blip_message_is_replied(message, &flag)); break;
+    case 9: (void)st(blip_message_is_responded(message, &flag)); break;
     case 10: (void)st(blip_message_is_complete(message, &flag)); break;
     default:
         (void)st(blip_message_body_size(message, &size));
@@ -486,13 +486,13 @@ static void use_connection(struct script *script)
     case 0: {
         static const int32_t which[] = {BLIP_COUNTER_MESSAGES_SENT, BLIP_COUNTER_REQUESTS_PENDING};
         uint64_t values[2];
-        (void)st(blip_connection_counters(connection, which, values, 2));
+        (void)st(blip_connection_counter_values(connection, which, values, 2));
         break;
     }
     case 1: {
         blip_counters *counters = NULL;
-        if (what & 16 ? st(blip_connection_snapshot(connection, &counters)) == BLIP_OK
-                      : st(blip_runtime_snapshot(runtime, &counters)) == BLIP_OK)
+        if (what & 16 ? st(blip_connection_counters(connection, &counters)) == BLIP_OK
+                      : st(blip_runtime_counters(runtime, &counters)) == BLIP_OK)
             blip_counters_release(counters);
         break;
     }
