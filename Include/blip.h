@@ -764,14 +764,15 @@ blip_status blip_runtime_stop(blip_runtime *runtime, int64_t timeout);
 /** Level of the log: connections and listeners begin and end. Since 1.0. */
 #define BLIP_LOG_INFO 3
 
-/** Level of the log: details; none are written at present. Since 1.0. */
+/** Level of the log: details. Since 1.0. */
 #define BLIP_LOG_DEBUG 4
 
 /**
  * Takes one line of the log.
  *
  * Called on whatever thread has something to say, a loop's or one that calls the library; it must
- * be ready to run on several at once. Never sent through a queue.
+ * be ready to run on several at once. With blip_runtime_set_log_queue on a thread that takes from
+ * that queue; no other queue gets it.
  *
  * @param level BLIP_LOG_ERROR and so on.
  * @param domain Which part speaks: "connection", "listener"; more may come.
@@ -803,6 +804,31 @@ typedef void (*blip_log_fn)(int32_t level, blip_slice domain, blip_slice text, v
  */
 blip_status blip_runtime_set_log(
     blip_runtime *runtime, int32_t level, blip_log_fn fn, void *context,
+    void (*release_context)(void *));
+
+/**
+ * Sets that the log of a runtime goes through a queue.
+ *
+ * Takes the place of what blip_runtime_set_log has set, and the other way round. Lines for which
+ * the queue has no room are lost: the log holds nobody up. Let it have a queue of its own if none
+ * may be missed while many other events wait.
+ *
+ * @param runtime The runtime.
+ * @param level The highest level wanted, from BLIP_LOG_ERROR to BLIP_LOG_DEBUG; 0: none.
+ * @param queue Where the lines go.
+ * @param fn The function that blip_queue_dispatch runs; NULL: an event without function.
+ * @param context What fn is given as its last argument, and the event has; may be NULL.
+ * @param release_context Called exactly once with context, when no event with it is left or to
+ *     come; or NULL.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: level is none of
+ *     these.
+ *
+ * Ownership: the runtime keeps the queue alive. context is lent until release_context is called,
+ * which happens at once if the call fails.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_runtime_set_log_queue(
+    blip_runtime *runtime, int32_t level, blip_queue *queue, blip_log_fn fn, void *context,
     void (*release_context)(void *));
 
 /**
@@ -867,11 +893,11 @@ blip_status blip_runtime_clear_cookies(blip_runtime *runtime);
  *
  * A queue takes events from loop threads to threads of the program. It is given to options of a
  * runtime, connection or listener, and carries everything that would be a callback then, except
- * blip_body_fn, blip_log_fn and blip_frame_fn. Take from it with blip_queue_dispatch or with
- * blip_queue_next, not both. Several threads may take; what they take is in order, what they make
- * of it runs side by side. The capacity is no wall: at that many events the connections that bring
- * more stop reading from their peers, until half of them are taken; completions of what the program
- * sent still go in.
+ * blip_body_fn, blip_frame_fn, blip_timeout_fn, and blip_log_fn, for which there is
+ * blip_runtime_set_log_queue. Take from it with blip_queue_dispatch or with blip_queue_next, not
+ * both. Several threads may take; what they take is in order, what they make of it runs side by
+ * side. The capacity is no wall: at that many events the connections that bring more stop reading
+ * from their peers, until half of them are taken; completions of what the program sent still go in.
  * A queue is to be emptied until the close and stopped events have come: events that wait keep
  * their connections alive.
  *
@@ -1092,6 +1118,12 @@ blip_status blip_queue_count(blip_queue *queue, size_t *count);
 #define BLIP_EVENT_RECONNECTOR 18
 
 /**
+ * Kind of event. A line of a runtime's log, by blip_runtime_set_log_queue: blip_event_log_line;
+ * value: its level. Since 1.0.
+ */
+#define BLIP_EVENT_LOG 19
+
+/**
  * Tells what has happened.
  *
  * A kind that the program does not know is to be released unread.
@@ -1204,6 +1236,20 @@ blip_message *blip_event_request(blip_event *event);
  * Threads: [any] [callback]. Since 1.0.
  */
 blip_trust *blip_event_trust(blip_event *event);
+
+/**
+ * Gives what BLIP_EVENT_LOG says.
+ *
+ * @param event The event.
+ * @param domain Receives which part speaks, as blip_log_fn is told.
+ * @param text Receives the line, without its end.
+ * @return BLIP_OK; BLIP_ERROR_HANDLE, BLIP_ERROR_FORKED; BLIP_ERROR_ARGUMENT: domain or text is
+ *     NULL; BLIP_ERROR_NOT_FOUND: the event is of another kind.
+ *
+ * Ownership: domain and text: they lie in the event: valid until that is released.
+ * Threads: [any] [callback]. Since 1.0.
+ */
+blip_status blip_event_log_line(blip_event *event, blip_slice *domain, blip_slice *text);
 
 /**
  * Gives an event back, and with it the handles that it lends.

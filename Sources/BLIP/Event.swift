@@ -26,6 +26,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case observed(Attachment, OpaquePointer?)
         case reconnecting(Handler<blip_reconnector_state_fn>, Reconnector)
         case trust(Handler<blip_trust_fn>, TrustQuestion)
+        case log(Handler<blip_log_fn>, LogLine)
     }
 
     public static var handleKind: HandleKind { .event }
@@ -133,6 +134,9 @@ public final class Event: SlotOwner, @unchecked Sendable {
                 handler.function?(connection?.handle, handle, handler.context)
                 HandleTable.release(handle, as: TrustQuestion.self)
             }
+        case .log(let handler, let line):
+            handler.function?(
+                Int32(truncatingIfNeeded: value), line.domainSlice, line.textSlice, handler.context)
         }
         settle()
     }
@@ -186,6 +190,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .observed: BLIP_EVENT_OBSERVED
         case .reconnecting: BLIP_EVENT_RECONNECTOR
         case .trust: BLIP_EVENT_TRUST
+        case .log: BLIP_EVENT_LOG
         }
     }
 
@@ -209,6 +214,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
         case .observed(let attachment, _): attachment.module.observer?.context
         case .reconnecting(let handler, _): handler.context
         case .trust(let handler, _): handler.context
+        case .log(let handler, _): handler.context
         }
     }
 
@@ -221,6 +227,11 @@ public final class Event: SlotOwner, @unchecked Sendable {
 
     public var challengeHandle: OpaquePointer? {
         if case .challenge(_, let challenge) = action { challenge.handle } else { nil }
+    }
+
+    /// The domain and the text of a line of the log.
+    public var logLine: (domain: blip_slice, text: blip_slice)? {
+        if case .log(_, let line) = action { (line.domainSlice, line.textSlice) } else { nil }
     }
 
     public var messageHandle: OpaquePointer? {

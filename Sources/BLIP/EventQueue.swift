@@ -77,6 +77,18 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
         return isFull
     }
 
+    /// Adds what may get lost, and is, if the queue is full.
+    func pushIfRoom(_ event: Event) {
+        let hasSleeper = locked { () -> Bool in
+            guard !isAbandoned, events.count - head < capacity else { return false }
+            events.append(event)
+            changes.pointee.add(1, ordering: .relaxed)
+            signalDescriptor()
+            return sleepers > 0
+        }
+        if hasSleeper { csystem_wake(changes) }
+    }
+
     private func signalDescriptor() {
         guard descriptor >= 0, !isSignalled else { return }
         isSignalled = true

@@ -19,7 +19,7 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
     private let nextContext = Atomic<Int>(0)
     private let stopped = Atomic<Bool>(false)
     private let logLevel = Atomic<Int32>(0)
-    private let logHandler = Locked<Handler<blip_log_fn>?>(nil)
+    private let logTarget = Locked<LogTarget?>(nil)
     private let listeners = Locked<[ObjectIdentifier: Listener]>([:])
     /// What else has to be told when the runtime stops.
     private let dependents = Locked<[ObjectIdentifier: any RuntimeDependent]>([:])
@@ -277,22 +277,21 @@ public final class Runtime: SlotOwner, @unchecked Sendable {
 
     // MARK: Log
 
-    public func setLog(_ level: Int32, _ handler: Handler<blip_log_fn>) {
-        let old = logHandler.withLock { current -> Handler<blip_log_fn>? in
-            defer { current = handler.function == nil ? nil : handler }
+    /// Who takes the log from now on: the function, on whatever thread there is something to say, or a queue.
+    public func setLog(_ level: Int32, _ handler: Handler<blip_log_fn>, queue: EventQueue? = nil) {
+        let isWanted = level > 0 && (handler.function != nil || queue != nil)
+        let old = logTarget.withLock { current -> LogTarget? in
+            defer { current = isWanted ? LogTarget(handler: handler, queue: queue) : nil }
             return current
         }
         _ = consume old
-        logLevel.store(handler.function == nil ? 0 : level, ordering: .releasing)
+        logLevel.store(isWanted ? level : 0, ordering: .releasing)
     }
 
-    /// Tells the program's log function; the text is made only if it is wanted.
+    /// Tells who takes the log; the text is made only if it is wanted.
     func log(_ level: Int32, _ domain: StaticString, _ text: @autoclosure () -> String) {
-        guard level <= logLevel.load(ordering: .relaxed), let handler = logHandler.withLock({ $0 }) else { return }
-        var line = text()
-        line.withUTF8 {
-            handler.function?(level, blip_slice(domain.bytes), blip_slice(UnsafeRawBufferPointer($0)), handler.context)
-        }
+        guard level <= logLevel.load(ordering: .relaxed), let target = logTarget.withLock({ $0 }) else { return }
+        target.take(level, domain, text())
     }
 
     /// Makes handles of this process invalid in its forked children. Called once, before the first handle.

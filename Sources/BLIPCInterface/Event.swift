@@ -53,3 +53,16 @@ public func blip_event_trust(_ event: OpaquePointer!) -> OpaquePointer! { lent(e
 
 @c @implementation
 public func blip_event_challenge(_ event: OpaquePointer!) -> OpaquePointer! { lent(event) { $0.challengeHandle } }
+
+@c @implementation
+public func blip_event_log_line(
+    _ event: OpaquePointer!, _ domain: UnsafeMutablePointer<blip_slice>!, _ text: UnsafeMutablePointer<blip_slice>!
+) -> blip_status {
+    HandleTable.with(event) { (event: Event) in
+        guard let domain, let text else { return BLIP_ERROR_ARGUMENT }
+        guard let line = event.logLine else { return BLIP_ERROR_NOT_FOUND }
+        domain.pointee = line.domain
+        text.pointee = line.text
+        return BLIP_OK
+    }
+}

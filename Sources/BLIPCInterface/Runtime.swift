@@ -127,3 +127,18 @@ public func blip_runtime_set_log(
         return BLIP_OK
     }
 }
+
+@c @implementation
+public func blip_runtime_set_log_queue(
+    _ runtime: OpaquePointer!, _ level: Int32, _ queue: OpaquePointer!, _ fn: blip_log_fn!,
+    _ context: UnsafeMutableRawPointer!, _ release: (@convention(c) (UnsafeMutableRawPointer?) -> Void)!
+) -> blip_status {
+    let handler = Handler<blip_log_fn>(fn, context, release)
+    return HandleTable.with(runtime) { (runtime: Runtime) in
+        HandleTable.with(queue) { (queue: EventQueue) in
+            guard level >= 0, level <= BLIP_LOG_DEBUG else { return BLIP_ERROR_ARGUMENT }
+            runtime.setLog(level, handler, queue: queue)
+            return BLIP_OK
+        }
+    }
+}

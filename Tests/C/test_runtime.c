@@ -483,6 +483,7 @@ TEST(callbacks_of_a_queue_may_wait)
 struct log {
     struct counter lines, released;
     int32_t highest;
+    pthread_t thread;
 };
 
 static void log_line(int32_t level, blip_slice domain, blip_slice text, void *context)
@@ -506,7 +507,7 @@ static void log_released(void *context)
 TEST(logs_are_written_and_their_contexts_released)
 {
     struct pair pair;
-    struct log first = {COUNTER, COUNTER, 0}, second = {COUNTER, COUNTER, 0};
+    struct log first = {.lines = COUNTER, .released = COUNTER}, second = {.lines = COUNTER, .released = COUNTER};
     struct outcome outcome;
     pair_open(&pair, NULL);
     CHECK_OK(blip_runtime_set_log(pair.client_runtime, BLIP_LOG_DEBUG, log_line, &first, log_released));
@@ -529,4 +530,75 @@ TEST(logs_are_written_and_their_contexts_released)
     pair_close(&pair);
     CHECK_INT(counter_get(&first.released), 1);
     CHECK_INT(counter_get(&second.released), 1);
+}
+
+static void log_line_there(int32_t level, blip_slice domain, blip_slice text, void *context)
+{
+    struct log *log = context;
+    CHECK(pthread_equal(pthread_self(), log->thread));
+    log_line(level, domain, text, context);
+}
+
+/* Through a queue: with a function that is run there, and as events. What has no room is lost, and nobody waits. */
+TEST(logs_go_through_queues)
+{
+    struct pair pair;
+    struct log log = {.lines = COUNTER, .released = COUNTER, .thread = pthread_self()};
+    blip_queue *queue = NULL;
+    blip_connection *client = NULL;
+    blip_event *event = NULL;
+    blip_slice domain, text;
+    size_t count = 0;
+    pair_open(&pair, NULL);
+    blip_runtime *runtime = pair.client_runtime;
+    REQUIRE_OK(blip_queue_new(1, &queue));
+    CHECK_STATUS(
+        blip_runtime_set_log_queue(runtime, 99, queue, log_line_there, &log, log_released), BLIP_ERROR_ARGUMENT);
+    CHECK_INT(counter_get(&log.released), 1);
+    CHECK_STATUS(blip_runtime_set_log_queue(runtime, BLIP_LOG_INFO, NULL, NULL, NULL, NULL), BLIP_ERROR_HANDLE);
+    log.released = (struct counter)COUNTER;
+
+    CHECK_OK(blip_runtime_set_log_queue(runtime, BLIP_LOG_INFO, queue, log_line_there, &log, log_released));
+    for (int turn = 0; turn < 2; turn++) {
+        REQUIRE_OK(blip_connection_new(runtime, S(pair.url), NULL, &client));
+        CHECK_OK(blip_connection_wait_open(client, SOON));
+        CHECK_OK(blip_queue_count(queue, &count));
+        CHECK_INT(count, 1);
+        if (turn == 0)
+            CHECK_OK(blip_queue_dispatch(queue, 10, SOON, NULL));
+        CHECK_OK(blip_connection_close(client, 1000, S("")));
+        CHECK_OK(blip_connection_wait_closed(client, SOON));
+        blip_connection_release(client);
+    }
+    CHECK_INT(counter_get(&log.lines), 1);
+    CHECK_OK(blip_runtime_set_log(runtime, 0, NULL, NULL, NULL));
+    CHECK_INT(counter_get(&log.released), 0);
+    CHECK_OK(blip_queue_next(queue, &event, 1, 0, &count));
+    REQUIRE(count == 1);
+    int32_t kind = 0;
+    int64_t level = 0;
+    void *context = NULL;
+    CHECK_OK(blip_event_kind(event, &kind));
+    CHECK_INT(kind, BLIP_EVENT_LOG);
+    CHECK_OK(blip_event_value(event, &level));
+    CHECK_INT(level, BLIP_LOG_INFO);
+    CHECK_OK(blip_event_context(event, &context));
+    CHECK(context == &log);
+    CHECK_STATUS(blip_event_log_line(event, NULL, &text), BLIP_ERROR_ARGUMENT);
+    CHECK_STATUS(blip_event_log_line(event, &domain, NULL), BLIP_ERROR_ARGUMENT);
+    CHECK_OK(blip_event_log_line(event, &domain, &text));
+    CHECK(domain.size == 10 && memcmp(domain.data, "connection", 10) == 0);
+    CHECK_AT_LEAST(text.size, 1);
+    blip_event_release(event);
+    CHECK(counter_wait(&log.released, 1, SOON));
+
+    /* None of the level is none. */
+    CHECK_OK(blip_runtime_set_log_queue(runtime, BLIP_LOG_ERROR, queue, NULL, NULL, NULL));
+    REQUIRE_OK(blip_connection_new(runtime, S(pair.url), NULL, &client));
+    CHECK_OK(blip_connection_wait_open(client, SOON));
+    blip_connection_release(client);
+    CHECK_OK(blip_queue_count(queue, &count));
+    CHECK_INT(count, 0);
+    blip_queue_release(queue);
+    pair_close(&pair);
 }

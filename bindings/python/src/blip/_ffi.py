@@ -2,8 +2,8 @@
 
 A test compares this table with the header: names, number and kind of arguments, results, constants.
 Handles are integers as wide as a pointer (None is NULL). Function pointers are passed as NULL: what would be a
-callback arrives as an event of a queue, because no thread of the library may enter Python. Those of transports have
-functions, on loops that Python runs.
+callback arrives as an event of a queue, because no thread of the library may enter Python. Those of transports, and
+those that see frames or give more time, have functions, on loops that Python runs.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_runtime_run_once": (STATUS, (HANDLE, c_int64, POINTER(c_uint32))),
     "blip_runtime_stop": (STATUS, (HANDLE, c_int64)),
     "blip_runtime_set_log": (STATUS, (HANDLE, c_int32, FUNCTION, c_void_p, FUNCTION)),
+    "blip_runtime_set_log_queue": (STATUS, (HANDLE, c_int32, HANDLE, FUNCTION, c_void_p, FUNCTION)),
     "blip_runtime_set_cookie": (STATUS, (HANDLE, SLICE, SLICE)),
     "blip_runtime_cookies": (STATUS, (HANDLE, SLICE, c_void_p, c_size_t, POINTER(c_size_t))),
     "blip_runtime_clear_cookies": (STATUS, (HANDLE,)),
@@ -100,6 +101,7 @@ PROTOTYPES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "blip_event_message": (HANDLE, (HANDLE,)),
     "blip_event_request": (HANDLE, (HANDLE,)),
     "blip_event_trust": (HANDLE, (HANDLE,)),
+    "blip_event_log_line": (STATUS, (HANDLE, POINTER(OutSlice), POINTER(OutSlice))),
     "blip_event_release": (None, (HANDLE,)),
     "blip_connection_options_new": (HANDLE, ()),
     "blip_connection_options_release": (None, (HANDLE,)),
@@ -505,6 +507,7 @@ EVENT_TRUST = 15
 EVENT_CHALLENGE = 16
 EVENT_OBSERVED = 17
 EVENT_RECONNECTOR = 18
+EVENT_LOG = 19
 COOKIES_SIZE = 8192
 PASSWORD_HASH_SIZE = 256
 DATA_END = 1
