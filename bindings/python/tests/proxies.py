@@ -45,6 +45,7 @@ class Proxy:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*tls)
         self._sockets: list[Any] = []
+        self._threads: list[threading.Thread] = []
         self.connections = 0
         self._listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._listener.bind((host, 0))
@@ -62,13 +63,19 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Nothing is closed under a thread that uses it: each is woken by the end of its streams, and closes them.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._listener.close()
         for each in self._sockets:
             try:
-                each.shutdown(socket.SHUT_RDWR)
+                # Beside TLS, whose object belongs to the thread.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
             except OSError:
                 pass
-            each.close()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
 
     def _accept(self) -> None:
         while True:
@@ -78,14 +85,16 @@ class Proxy:
                 return
             self._sockets.append(connection)
             self.connections += 1
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+            self._threads[-1].start()
 
     def _serve(self, connection: Any) -> None:
         try:
             connection.settimeout(60)
             if self._context is not None:
-                connection = self._context.wrap_socket(connection, server_side=True)
+                connection = self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
                 self._sockets.append(connection)
+                connection.do_handshake()
             self.negotiate(connection)
         except (OSError, ConnectionError) as problem:
             self.problems.append(problem)

@@ -105,6 +105,7 @@ class Site:
         self.listener.close()
         for peer in self.open:
             try:
-                peer.shutdown(socket.SHUT_RDWR)
+                # Beside TLS, whose object belongs to the thread.
+                socket.socket.shutdown(peer, socket.SHUT_RDWR)
             except OSError:
                 pass
