@@ -33,8 +33,10 @@ from ._counters import COUNTERS, Counters, counters, metrics_text
 from ._ffi import LIBRARY_PATH, TLS_1_2, TLS_1_3, Status
 from ._ffi import VERSION as LIBRARY_VERSION
 from ._life import OBSERVATIONS, Observation, Observer
+from ._log import set_log
 from ._message import Response
 from ._trace import new_trace
+from ._watch import Frame, Stall
 from .errors import (
     Cancelled,
     ConnectionClosed,
@@ -69,6 +71,7 @@ __all__ = [
     "ConnectionFailed",
     "Counters",
     "Error",
+    "Frame",
     "LibraryNotFound",
     "ListenFailed",
     "Listener",
@@ -81,6 +84,7 @@ __all__ = [
     "Request",
     "Response",
     "ResponseError",
+    "Stall",
     "Status",
     "StreamTransport",
     "TimeoutError",
@@ -99,5 +103,6 @@ __all__ = [
     "reconnect",
     "serve",
     "set_cookie",
+    "set_log",
     "sync",
 ]

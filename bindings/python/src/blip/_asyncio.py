@@ -34,7 +34,7 @@ from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, FilePieces, add_body, pieces_of, portions
 from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
-from ._trust import TrustHandler, take_trust
+from ._trust import TrustHandler, take_trust, take_trust_of_clients
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -80,6 +80,7 @@ from ._life import (
     pool_connection,
     release_connection,
 )
+from ._watch import FrameFunction, StallFunction, is_watched, watch_connection, watch_listener
 from .errors import ResponseError, check, connect_failure, failure, listener_failure
 
 _connection_connect = bind("blip_connection_connect")
@@ -898,6 +899,7 @@ class _Connecting(_Awaitable):
             take_trust(connection, pump, self._given["on_trust"])
         if self._given.get("on_close_request") is not None:
             connection.on_close_request(self._given["on_close_request"])
+        watch_connection(connection, loop_driver, self._given)
         await connection._open(self._begin)
         return connection
 
@@ -932,6 +934,8 @@ def connect(
     on_challenge: Optional[ChallengeHandler] = None,
     on_trust: Optional[TrustHandler] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -970,7 +974,11 @@ def connect(
     service_lookup: SRV records say where the host's servers are. on_trust: called with the server's certificate as a
     `Trust`; returns whether it is accepted, whatever OpenSSL says; may be a coroutine. fd: a connected socket to use,
     which is taken over; the URL says what to ask for. alpn, ciphers (of TLS 1.2), suites (of TLS 1.3), crl_file and
-    key_log_file are about TLS. read_timeout, write_timeout: seconds for which a message under way may stand still.
+    key_log_file are about TLS. read_timeout, write_timeout: seconds for which a message under way may stand still;
+    on_timeout: called with a `Stall` then, returns how many seconds more the connection gets; None: none, it ends.
+    on_frame: called with each `Frame`, for diagnosis. These two are functions, no coroutines, and should return soon: a
+    connection that has one lives on the thread of the asyncio loop, which makes it slower; it has cookies of its own and
+    is not in the sums of `counters()`.
     credentials: (user, password), as in the URL, sent by Basic at once (preemptive) or by Digest or Basic when the
     server asks. token: a bearer token. on_challenge: called with a `Challenge` that these do not satisfy; returns
     (user, password), or answers by the challenge's methods; may be a coroutine. redirects: how many are followed; 10 by
@@ -986,7 +994,11 @@ def connect(
     given.pop("url")
     given.pop("handlers")
     address = url_of(url, given)
-    return _Connecting(lambda queue: new_connection(address, queue, given), _begin_to_connect, handlers, given)
+
+    def make(queue: int) -> int:
+        return new_connection(address, queue, given, driver=loop_driver() if is_watched(given) else None)
+
+    return _Connecting(make, _begin_to_connect, handlers, given)
 
 
 def _begin_to_connect(handle: int) -> int:
@@ -1012,6 +1024,8 @@ def connect_transport(
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Connecting:
     """A connection whose frames the program carries: `await connect_transport(transport)`, or in `async with`.
@@ -1375,14 +1389,18 @@ class _Serving(_Awaitable):
     async def _serve(self) -> Listener:
         pump: LoopPump = loop_pump(Reply)
         listener = Listener()
+        driver = loop_driver() if is_watched(self._given) else None
         if self._given.get("users"):
             # Each password takes about 50 ms.
             loop = asyncio.get_running_loop()
-            handle = await loop.run_in_executor(None, new_listener, pump.queue, self._given)
+            handle = await loop.run_in_executor(None, new_listener, pump.queue, self._given, driver)
         else:
-            handle = new_listener(pump.queue, self._given)
+            handle = new_listener(pump.queue, self._given, driver)
         listener._setup(handle, pump)
         listener._add_handlers(self._handlers)
+        if self._given.get("on_trust") is not None:
+            take_trust_of_clients(listener, pump, self._given["on_trust"])
+        watch_listener(listener, loop_driver, self._given)
         if self._given.get("on_close_request") is not None:
             listener.on_close_request(self._given["on_close_request"])
         listener._listen(*self._where)
@@ -1437,6 +1455,9 @@ def serve(
     origins: Union[str, Sequence[str], None] = None,
     hosts: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
+    on_trust: Optional[TrustHandler] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
 ) -> _Serving:
@@ -1452,7 +1473,10 @@ def serve(
     host and port; "*" for all. hosts: names by which browsers may ask for pages, besides addresses and the host's own.
     metrics_path: such as "/metrics", where plain HTTP GET gets `metrics_text()`. handlers: {profile:
     function}, in place before the first request can arrive; more can be added with `@listener.handler(profile)`.
-    on_close_request: see `Listener.on_close_request`. bye_timeout, half_close: as in `connect`.
+    on_close_request: see `Listener.on_close_request`. bye_timeout, half_close: as in `connect`. on_trust: called with the
+    certificate of each client that has one, as a `Trust`; returns whether it is accepted, whatever OpenSSL says; may be a
+    coroutine. Clients are asked for a certificate then; whether they must have one says client_certificate_required.
+    on_frame, on_timeout: as in `connect`, for all connections of the listener.
     """
     given = dict(locals())
     for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers"):

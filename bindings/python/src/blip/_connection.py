@@ -12,7 +12,7 @@ from ._counters import Counters, of_connection, of_listener
 from ._ffi import EMPTY, OutSlice, Slice, Status, bind, bind_waiting, take, text
 from ._message import NO_REPLY, NOBODY_WAITS, Received, answer_error
 from ._driver import Driver
-from ._pump import HandlerCall, Pump, log, runtime
+from ._pump import HandlerCall, Pump, log, rest_if_ending, runtime
 from ._transport import Transport
 from .errors import Error, ResponseError, UsageError, check, failure, listener_failure, url_failure, url_slice
 
@@ -280,17 +280,25 @@ def _connection_options(queue: int, given: Dict[str, Any]) -> Options:
 
 
 def new_connection(
-    url: str, queue: int, given: Dict[str, Any], make: Callable[..., int] = _connection_new
+    url: str,
+    queue: int,
+    given: Dict[str, Any],
+    make: Callable[..., int] = _connection_new,
+    driver: Optional[Driver] = None,
 ) -> int:
-    """A connection that is not yet connecting, or what `make` makes of a URL and options."""
+    """A connection that is not yet connecting, or what `make` makes of a URL and options; it lives on the loop of the
+    driver, if there is one."""
     options = _connection_options(queue, given)
     try:
         out = c_void_p()
         address = url_slice(url)
+        place = runtime() if driver is None else driver.handle
         if given.get("fd") is not None:
-            status = _connection_from_fd(runtime(), given["fd"], address, options.handle, byref(out))
+            status = _connection_from_fd(place, given["fd"], address, options.handle, byref(out))
         else:
-            status = make(runtime(), address, options.handle, byref(out))
+            status = make(place, address, options.handle, byref(out))
+        if status == Status.STOPPED:
+            rest_if_ending()
         if status < 0:
             raise url_failure(status, address)
         return out.value or 0
@@ -340,7 +348,7 @@ def new_connection_over(
         _connection_options_release(options.handle)
 
 
-def new_listener(queue: int, given: Dict[str, Any]) -> int:
+def new_listener(queue: int, given: Dict[str, Any], driver: Optional[Driver] = None) -> int:
     options = Options("blip_listener_options_", _listener_options_new())
     try:
         options.set("set_queue", queue)
@@ -375,7 +383,8 @@ def new_listener(queue: int, given: Dict[str, Any]) -> int:
         if given.get("metrics_path") is not None:
             options.set("set_metrics_path", text(given["metrics_path"]))
         out = c_void_p()
-        status = _listener_new(runtime(), options.handle, byref(out))
+        place = runtime() if driver is None else driver.handle
+        status = _listener_new(place, options.handle, byref(out))
         if status < 0:
             raise failure(status, "cannot listen")
         return out.value or 0
@@ -409,6 +418,7 @@ class BaseConnection:
         self._pump = pump
         self._contexts: List[int] = []
         self._observers: List[Any] = []
+        self._watchers: List[Any] = []
         self._profiles: Set[Optional[str]] = set()
 
     def _did_close(self, status: int) -> None:
@@ -422,6 +432,10 @@ class BaseConnection:
         for observer in self._observers:
             observer.remove()
         self._observers.clear()
+        self._watchers.clear()
+
+    def _connection_at(self, handle: int) -> Any:
+        return self
 
     def __repr__(self) -> str:
         return f"<blip connection {self.url} {self.state}>"
@@ -705,6 +719,7 @@ class BaseListener:
         self._pump = pump
         self._contexts: List[int] = []
         self._observers: List[Any] = []
+        self._watchers: List[Any] = []
         self._connections: Dict[int, Any] = {}
         self._next_connection = 1
         self._accept_functions: List[Callable[[Any], Any]] = []
@@ -892,9 +907,17 @@ class BaseListener:
             raise failure(Status.CLOSED, "the request's connection")
         return connection
 
+    def _connection_at(self, handle: int) -> Any:
+        """The object of a connection, or None."""
+        return self._connections.get(self._number_at(handle))
+
     def _number_of(self, event: int) -> int:
+        return self._number_at(_event_connection(event))
+
+    @staticmethod
+    def _number_at(handle: int) -> int:
         out = c_void_p()
-        if _connection_user_data(_event_connection(event), byref(out)) < 0:
+        if _connection_user_data(handle, byref(out)) < 0:
             return 0
         return out.value or 0
 

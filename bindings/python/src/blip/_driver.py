@@ -1,7 +1,8 @@
-"""Runtimes without threads, whose loops Python runs: for transports, whose functions are Python's.
+"""Runtimes without threads, whose loops Python runs: for functions of Python that the library has to call.
 
-No thread of the library enters Python. What carries the frames of a connection has to be called, though, and not told
-by events: so those connections live on a loop that the asyncio loop, or a thread of the package, runs itself.
+No thread of the library enters Python. What carries the frames of a connection, sees them, or gives it more time has to
+be called, though, and not told by events: so those connections live on a loop that the asyncio loop, or a thread of the
+package, runs itself.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ctypes import byref, c_int, c_void_p
 from typing import Any, Callable, Optional, Set
 
 from ._ffi import bind, bind_waiting
+from ._log import add_runtime, remove_runtime
 from ._pump import at_end, log
 from .errors import check, failure
 
@@ -44,14 +46,19 @@ class Driver:
             out = c_void_p()
             check(_runtime_new(options, byref(out)), "runtime")
             self.handle = out.value or 0
+            add_runtime(self.handle)
         finally:
             _runtime_options_release(options)
 
     def __del__(
-        self, stop: Callable[..., int] = _runtime_stop, release: Callable[[int], None] = _runtime_release
+        self,
+        stop: Callable[..., int] = _runtime_stop,
+        release: Callable[[int], None] = _runtime_release,
+        forget: Callable[[int], None] = remove_runtime,
     ) -> None:
         handle, self.handle = self.handle, 0
         if handle:
+            forget(handle)
             self.has_ended = True
             stop(handle, 0)
             release(handle)
@@ -83,7 +90,7 @@ class ThreadDriver(Driver):
 
     def __init__(self) -> None:
         super().__init__()
-        self._thread = threading.Thread(target=self._run, name="blip-transports", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="blip-loop", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -91,10 +98,10 @@ class ThreadDriver(Driver):
             while not self.has_ended:
                 status = self.run_once(-1)
                 if status < 0:
-                    raise failure(status, "the loop of transports")
+                    raise failure(status, "the loop of the package")
         except BaseException:
             if not self.has_ended:
-                log.exception("the thread of transports stopped")
+                log.exception("the thread of the package's loop stopped")
 
     def end(self) -> None:
         """At exit: no thread is left in Python."""

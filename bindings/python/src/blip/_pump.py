@@ -333,6 +333,18 @@ class ThreadPump(Pump):
                 self._leader = 0
                 self._lead.release()
 
+    def drain(self) -> None:
+        """At the end, when its thread is gone: takes what is left."""
+        if self._lead.acquire(False):
+            self._leader = get_ident()
+            try:
+                self._take_events(0)
+                while self._count.value:
+                    self._take_events(0)
+            finally:
+                self._leader = 0
+                self._lead.release()
+
     def _promote(self) -> None:
         for waiter in tuple(self._followers):
             if waiter.result is None:
@@ -419,6 +431,7 @@ _loop_pumps: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[L
 _thread_pumps: Dict[str, ThreadPump] = {}
 _ended = False
 _endings: List[Callable[[], None]] = []
+_last_endings: List[Callable[[], None]] = []
 
 
 def at_end(function: Callable[[], None]) -> None:
@@ -426,9 +439,15 @@ def at_end(function: Callable[[], None]) -> None:
     _endings.append(function)
 
 
+def at_last(function: Callable[[], None]) -> None:
+    """Has the function called at exit, after the runtime has stopped."""
+    _last_endings.append(function)
+
+
 def runtime() -> int:
     """The runtime of this process."""
     global _runtime
+    rest_if_ending()
     with _state_lock:
         if not _runtime:
             if _ended:
@@ -470,6 +489,8 @@ def _end() -> None:
     if _runtime:
         _runtime_stop(_runtime, 200)
         _runtime = 0
+    for ending in _last_endings:
+        ending()
 
 
 def rest_if_ending() -> None:
@@ -488,6 +509,7 @@ def _forget_parent() -> None:
     _thread_pumps.clear()
     _loop_pumps.clear()
     _endings.clear()
+    _last_endings.clear()
 
 
 atexit.register(_end)

@@ -18,11 +18,14 @@ _trust_verdict = bind("blip_trust_verdict")
 _trust_accept = bind("blip_trust_accept")
 _trust_reject = bind("blip_trust_reject")
 _event_trust = bind("blip_event_trust")
-_set_trust_callback = bind("blip_connection_set_trust_callback")
+_event_connection = bind("blip_event_connection")
+_connection_remote_address = bind("blip_connection_remote_address")
+_connection_set_trust_callback = bind("blip_connection_set_trust_callback")
+_listener_set_trust_callback = bind("blip_listener_set_trust_callback")
 
 
 class Trust(Question):
-    """A server's certificate, to be accepted or refused once, now or later and on any thread. When the last reference
+    """A peer's certificate, to be accepted or refused once, now or later and on any thread. When the last reference
     is gone without an answer, it is refused."""
 
     __slots__ = ("_handle",)
@@ -32,11 +35,11 @@ class Trust(Question):
         self._handle: int = _event_trust(event) or 0
 
     def __repr__(self) -> str:
-        return f"<blip certificate of {self.host}: {self.text}>"
+        return f"<blip certificate of {self.host or self.remote_address}: {self.text}>"
 
     @property
     def host(self) -> Optional[str]:
-        """Whom the certificate should be for."""
+        """Whom the certificate should be for; None: nobody in particular, as of clients."""
         out = OutSlice()
         status = _trust_host(self._handle, byref(out))
         if status == Status.NOT_FOUND:
@@ -45,8 +48,16 @@ class Trust(Question):
         return take(out).decode("utf-8", "replace")
 
     @property
+    def remote_address(self) -> Optional[str]:
+        """Where the peer is, such as "127.0.0.1:4984"; None if its connection has ended."""
+        out = OutSlice()
+        if _connection_remote_address(_event_connection(self._event), byref(out)) < 0:
+            return None
+        return take(out).decode("utf-8", "replace") or None
+
+    @property
     def certificates(self) -> List[bytes]:
-        """What the server has sent, in DER: its own certificate first."""
+        """What the peer has sent, in DER: its own certificate first."""
         found: List[bytes] = []
         while True:
             out = OutSlice()
@@ -87,4 +98,9 @@ class Trust(Question):
 
 def take_trust(connection: Any, pump: Pump, function: TrustHandler) -> None:
     """Asks the function about the server's certificate."""
-    ask(connection, pump, _set_trust_callback, lambda _, event: Trust(event), function, "on_trust")
+    ask(connection, pump, _connection_set_trust_callback, lambda _, event: Trust(event), function, "on_trust")
+
+
+def take_trust_of_clients(listener: Any, pump: Pump, function: TrustHandler) -> None:
+    """Asks the function about the certificates of clients that connect from now on."""
+    ask(listener, pump, _listener_set_trust_callback, lambda _, event: Trust(event), function, "on_trust")

@@ -37,7 +37,7 @@ from . import _ffi
 from ._body import BORROW_FROM, WHOLE, Body, FilePieces, add_body, pieces_of, portions
 from ._bye import Permission, take_close_requests
 from ._authentication import ChallengeHandler, take_challenges
-from ._trust import TrustHandler, take_trust
+from ._trust import TrustHandler, take_trust, take_trust_of_clients
 from ._connection import (
     BACKLOG,
     BaseConnection,
@@ -95,6 +95,7 @@ from ._life import (
     pool_connection,
     release_connection,
 )
+from ._watch import FrameFunction, StallFunction, is_watched, watch_connection, watch_listener
 from .errors import Error, ResponseError, TimeoutError, check, connect_failure, failure, listener_failure
 
 __all__ = [
@@ -767,6 +768,8 @@ def connect(
     on_challenge: Optional[ChallengeHandler] = None,
     on_trust: Optional[TrustHandler] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     redirects: Optional[int] = None,
     cookies: bool = False,
     proxy: Optional[str] = None,
@@ -795,13 +798,15 @@ def connect(
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
 ) -> Connection:
-    """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers."""
+    """Connects; the arguments are those of `blip.connect`. workers: threads for this connection's handlers. on_frame,
+    on_timeout: called on a thread that all connections with such functions share, so they must not wait."""
     given = dict(locals())
     for name in ("url", "handlers", "workers", "on_challenge", "on_trust", "on_close_request"):
         given.pop(name)
     pump = thread_pump("client", Reply)
     connection = _ClientConnection()
-    connection._setup(new_connection(url_of(url, given), pump.queue, given), pump)
+    driver = thread_driver() if is_watched(given) else None
+    connection._setup(new_connection(url_of(url, given), pump.queue, given, driver=driver), pump)
     if workers:
         connection._workers = _Workers(workers)
     connection._add_handlers(handlers)
@@ -811,6 +816,7 @@ def connect(
         take_trust(connection, pump, on_trust)
     if on_close_request is not None:
         connection.on_close_request(on_close_request)
+    watch_connection(connection, thread_driver, given)
     if on_challenge is not None or on_trust is not None:
         # While this thread waits, somebody has to answer.
         pump.start()
@@ -847,6 +853,8 @@ def connect_transport(
     compression_level: Optional[int] = None,
     limits: Optional[Mapping[str, int]] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
 ) -> Connection:
@@ -867,6 +875,7 @@ def connect_transport(
     connection._add_handlers(handlers)
     if on_close_request is not None:
         connection.on_close_request(on_close_request)
+    watch_connection(connection, thread_driver, given)
     try:
         transport.start()
     except BaseException:
@@ -1193,6 +1202,9 @@ def serve(
     origins: Union[str, Sequence[str], None] = None,
     hosts: Union[str, Sequence[str], None] = None,
     metrics_path: Optional[str] = None,
+    on_trust: Optional[TrustHandler] = None,
+    on_frame: Optional[FrameFunction] = None,
+    on_timeout: Optional[StallFunction] = None,
     on_close_request: Optional[Callable[[Connection], Permission]] = None,
     handlers: Optional[Mapping[Optional[str], AnyHandler]] = None,
     workers: int = 0,
@@ -1202,16 +1214,19 @@ def serve(
     workers: handlers run on that many threads; with 0 on the package's own, one after another.
     """
     given = dict(locals())
-    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers", "workers", "on_close_request"):
+    for name in ("interface", "port", "unix_path", "fd", "systemd", "handlers", "workers", "on_trust", "on_close_request"):
         given.pop(name)
     pump = thread_pump("server", Reply)
     listener = Listener()
-    listener._begin(new_listener(pump.queue, given), pump)
+    listener._begin(new_listener(pump.queue, given, thread_driver() if is_watched(given) else None), pump)
     if workers:
         listener._workers = _Workers(workers)
     listener._add_handlers(handlers)
     if on_close_request is not None:
         listener.on_close_request(on_close_request)
+    if on_trust is not None:
+        take_trust_of_clients(listener, pump, on_trust)
+    watch_listener(listener, thread_driver, given)
     pump.start()
     listener._listen(interface, port, unix_path, fd, systemd)
     return listener
