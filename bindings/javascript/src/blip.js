@@ -95,8 +95,9 @@ export class Connection {
     return this.#socket.protocol;
   }
 
+  /** Without user name and password. */
   get url() {
-    return this.#socket.url;
+    return withoutUser(this.#socket.url);
   }
 
   /**
@@ -312,10 +313,15 @@ function aborted(signal) {
   return new BlipError("local", FAILURES.aborted, String(signal.reason?.message ?? "The request was aborted."));
 }
 
+/** A URL as it may be shown. */
+function withoutUser(url) {
+  return String(url).replace(/^([^:/?#]*:[/\\]*)[^/\\?#]*@/, "$1");
+}
+
 /**
  * Connects.
  *
- * @param {string} url ws: or wss:
+ * @param {string} url ws: or wss:; a user name and password in it are shown in no message
  * @param {{protocols?: string | string[], limits?: Partial<typeof DEFAULT_LIMITS>, timeout?: number,
  *   WebSocket?: any, handlers?: Record<string, Function>}} options protocols: "BLIP_3", or "BLIP_3+" and the
  *   application's; timeout in milliseconds; handlers: by profile, in place before the first message comes
@@ -332,12 +338,15 @@ export function connect(url, options = {}) {
       reject(new BlipError("local", FAILURES.connect, text));
     };
     const timer = setTimeout(() => {
-      failed(`${url} did not answer within ${timeout} ms.`);
+      failed(`${withoutUser(url)} did not answer within ${timeout} ms.`);
       socket.close();
     }, timeout);
     let detail = "";
     socket.onerror = (event) => (detail = event?.message ? `: ${event.message}` : "");
-    socket.onclose = (event) => failed(`Cannot connect to ${url}${detail || (event.reason ? `: ${event.reason}` : "")}`);
+    socket.onclose = (event) => {
+      const reason = detail || (event.reason ? `: ${event.reason}` : "");
+      failed(`Cannot connect to ${withoutUser(url)}${reason}`);
+    };
     socket.onopen = () => {
       clearTimeout(timer);
       const connection = new Connection(socket, limits);

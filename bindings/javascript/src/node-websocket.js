@@ -21,6 +21,10 @@ function isCloseCode(code) {
   return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999);
 }
 
+function credentialsOf({ username, password }) {
+  return `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+}
+
 export class NodeWebSocket {
   binaryType = "arraybuffer";
   protocol = "";
@@ -50,7 +54,9 @@ export class NodeWebSocket {
   constructor(url, protocols, { headers = {}, tls = {} } = {}) {
     this.url = String(url);
     const target = new URL(this.url);
-    if (target.protocol !== "ws:" && target.protocol !== "wss:") throw new SyntaxError(`${url} is no WebSocket URL.`);
+    if (target.protocol !== "ws:" && target.protocol !== "wss:") {
+      throw new SyntaxError(`A WebSocket URL begins with ws: or wss:, not ${target.protocol}`);
+    }
     const isSecure = target.protocol === "wss:";
     const offered = [protocols].flat();
     const key = randomBytes(16).toString("base64");
@@ -59,6 +65,8 @@ export class NodeWebSocket {
       host: target.hostname.replace(/^\[|\]$/g, ""),
       port: target.port || (isSecure ? 443 : 80),
       path: (target.pathname || "/") + target.search,
+      // Of the URL, unless the headers have an authorization of their own.
+      auth: target.username || target.password ? credentialsOf(target) : undefined,
       headers: {
         ...headers,
         Host: target.host,

@@ -25,6 +25,27 @@ function serve(...options) {
   });
 }
 
+test("a URL's user name and password log in, and are shown nowhere", needsTool, async () => {
+  const { child, url } = await serve("--user", "anna:p@ss");
+  const named = (user) => url.replace("//", `//${user}@`);
+  try {
+    const connection = await connect(named("anna:p%40ss"));
+    assert.equal((await connection.request({ profile: "echo", body: "in" })).text(), "in");
+    assert.equal(connection.url, url);
+    await connection.close();
+    const own = { Authorization: `Basic ${btoa("anna:p@ss")}` };
+    await (await connect(named("anna:wrong"), { headers: own })).close();
+    await assert.rejects(connect(named("anna:wrong")), {
+      code: "connect",
+      message: `Cannot connect to ${url}: the server answered 401 Unauthorized`,
+    });
+  } finally {
+    child.kill();
+  }
+  await assert.rejects(connect("http://anna:secret@127.0.0.1/"), (error) => !error.message.includes("secret"));
+  await assert.rejects(connect("ws:anna:secret@127.0.0.1:1"), (error) => !error.message.includes("secret"));
+});
+
 describe("against blip serve", needsTool, () => {
   let server;
   before(async () => {
