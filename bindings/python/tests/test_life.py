@@ -122,6 +122,41 @@ def test_an_asyncio_reconnector_gives_up() -> None:
     run(main())
 
 
+def test_reconnectors_have_credentials() -> None:
+    with blip.sync.serve("127.0.0.1", 0, users={"anna": "secret"}) as listener:
+        listener.add_handler("whoami", lambda request: request.connection.user)
+        with blip.sync.reconnect(listener.url, credentials=("anna", "secret")) as client:
+            assert client.request("whoami", timeout=WAIT).text() == "anna"
+
+        async def main() -> None:
+            async with blip.reconnect(listener.url, credentials=("anna", "secret"), preemptive=False) as client:
+                assert (await client.request("whoami", timeout=WAIT)).text() == "anna"
+
+        run(main())
+
+
+@pytest.mark.parametrize("wrong", ["ab", ("anna",), ("anna", "secret", ""), 5])
+def test_credentials_that_are_no_pair_are_refused_without_showing_them(wrong: Any) -> None:
+    for connect in (blip.sync.connect, blip.sync.reconnect):
+        with pytest.raises(TypeError) as caught:
+            connect("ws://127.0.0.1:1/", credentials=wrong)
+        assert str(caught.value) == "credentials: (user, password) is needed"
+
+
+def test_a_reconnector_that_gives_up_says_why() -> None:
+    async def main() -> None:
+        async with blip.reconnect("wss://127.0.0.1:1/", ca_file="/not/there.pem") as client:
+            with pytest.raises(blip.Error, match="/not/there.pem: No such file"):
+                await client.request("echo", timeout=WAIT)
+            with pytest.raises(blip.ConnectionFailed, match="/not/there.pem: No such file"):
+                await asyncio.wait_for(client.wait_open(), WAIT)
+
+    run(main())
+    with blip.sync.reconnect("wss://127.0.0.1:1/", ca_file="/not/there.pem") as client:
+        with pytest.raises(blip.ConnectionFailed, match="/not/there.pem: No such file"):
+            client.wait_open(WAIT)
+
+
 def test_a_reconnector_in_threads() -> None:
     states: List[str] = []
     listener = blip.sync.serve("127.0.0.1", 0)

@@ -1140,7 +1140,7 @@ class Reconnector(_Sender, BaseReconnector):
         """Returns when a connection is open; raises why there will be none."""
         state, status = await self._until("open", "stopped")
         if state == "stopped":
-            raise failure(status or Status.CLOSED, "no connection")
+            raise failure(status or Status.CLOSED, "no connection", self._handle)
 
     async def stop(self, timeout: float = 0) -> None:
         """Ends for ever; the connection closes, gracefully within the timeout."""
@@ -1162,12 +1162,24 @@ def reconnect(
     identity: Optional[Identity] = None,
     server_name: Optional[str] = None,
     tls_versions: Optional[Tuple[int, int]] = None,
+    credentials: Optional[Tuple[str, str]] = None,
+    token: Optional[str] = None,
+    preemptive: bool = True,
+    redirects: Optional[int] = None,
+    cookies: bool = False,
     proxy: Optional[str] = None,
     proxy_from_environment: bool = False,
     proxy_ca_file: Optional[PathLike] = None,
     local_address: Optional[Tuple[str, int]] = None,
     ip: Optional[str] = None,
     service_lookup: bool = False,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     bye_timeout: Optional[float] = None,
@@ -1186,7 +1198,7 @@ def reconnect(
 ) -> Reconnector:
     """Begins to connect, and does so again whenever the connection has ended; inside a running asyncio loop.
 
-    The arguments are those of `connect`, and: backoff: (seconds, seconds, factor): the longest wait behind the first
+    The arguments are those of `connect`, but for fd and its functions, and: backoff: (seconds, seconds, factor): the longest wait behind the first
     failure, the longest of all, and how it grows; the waits are random parts of these; by default (0.5, 30, 2).
     attempts: how many tries in a row may fail. stable_time: seconds that a connection has to be open for the count to
     begin anew. carry_over: requests of which nothing was sent wait for the next connection; those of which a part was

@@ -235,10 +235,18 @@ def _way_options(options: Options, given: Dict[str, Any]) -> None:
         options.set("set_service_lookup", True)
 
 
+def _two(value: Any, name: str, shape: str) -> Tuple[Any, Any]:
+    """Both parts of an argument that has two. A text of two letters is none, and no exception shows a password."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__") or len(value) != 2:
+        raise TypeError(f"{name}: {shape} is needed")
+    first, second = value
+    return first, second
+
+
 def _http_options(options: Options, given: Dict[str, Any]) -> None:
     """Authentication, redirects, cookies."""
     if given.get("credentials") is not None:
-        user, password = given["credentials"]
+        user, password = _two(given["credentials"], "credentials", "(user, password)")
         options.set("set_credentials", text(user), text(password))
     if given.get("token") is not None:
         options.set("set_bearer_token", text(given["token"]))
@@ -267,7 +275,7 @@ def _connection_options(queue: int, given: Dict[str, Any]) -> Options:
         if not given.get("verify", True):
             options.set("set_tls_verify", False)
         if given.get("identity") is not None:
-            certificate, key = given["identity"]
+            certificate, key = _two(given["identity"], "identity", "(certificate, key)")
             options.set("set_tls_identity", _path(certificate), _path(key))
         if given.get("server_name") is not None:
             options.set("set_tls_server_name", text(given["server_name"]))
@@ -356,7 +364,7 @@ def new_listener(queue: int, given: Dict[str, Any], driver: Optional[Driver] = N
         for path in _list(given.get("paths")):
             options.set("add_path", text(path))
         if given.get("tls") is not None:
-            certificate, key = given["tls"]
+            certificate, key = _two(given["tls"], "tls", "(certificate, key)")
             options.set("set_tls_identity", _path(certificate), _path(key))
         if given.get("client_ca_file") is not None:
             options.set(

@@ -30,6 +30,7 @@ _error_code = bind("blip_error_code")
 _error_message = bind("blip_error_message")
 _error_release = bind("blip_error_release")
 _connection_error = bind("blip_connection_error")
+_reconnector_error = bind("blip_reconnector_error")
 _connection_url = bind("blip_connection_url")
 _listener_error = bind("blip_listener_error")
 _url_check = bind("blip_url_check")
@@ -161,10 +162,13 @@ def _detail(getter: Callable[..., int], handle: Optional[int]) -> int:
     return 0
 
 
-def failure(status: int, what: str = "", connection: Optional[int] = None) -> Error:
-    """The exception for a negative status; the connection's own error is told where it is the reason."""
+def failure(status: int, what: str = "", handle: Optional[int] = None) -> Error:
+    """The exception for a negative status; the own error of the connection, or reconnector, is told where it is the
+    reason."""
     kind = _class_of(status)
-    reason = _detail(_connection_error, connection) if kind in (ConnectionClosed, ProtocolError) else 0
+    reason = 0
+    if kind in (ConnectionClosed, ConnectionFailed, ProtocolError):
+        reason = _detail(_connection_error, handle) or _detail(_reconnector_error, handle)
     return _build(kind, status, what, reason)
 
 

@@ -149,9 +149,9 @@ HandlerFunction = TypeVar("HandlerFunction", bound=AnyHandler)
 READ_SIZE = 64 * 1024
 
 
-def _failure(status: int, what: str, connection: Optional[int] = None) -> Error:
+def _failure(status: int, what: str, handle: Optional[int] = None) -> Error:
     rest_if_ending()
-    return failure(status, what, connection)
+    return failure(status, what, handle)
 
 
 def _in_pieces(call: Callable[[int], int], timeout: Optional[float]) -> int:
@@ -952,7 +952,7 @@ class Reconnector(_Sender, BaseReconnector):
 
         status = _in_pieces(wait, timeout)
         if status < 0:
-            raise _failure(status, "no connection")
+            raise _failure(status, "no connection", self._handle)
 
     def stop(self, timeout: float = 0) -> None:
         """Ends for ever; the connection closes, gracefully within the timeout."""
@@ -980,12 +980,24 @@ def reconnect(
     identity: Optional[Identity] = None,
     server_name: Optional[str] = None,
     tls_versions: Optional[Tuple[int, int]] = None,
+    credentials: Optional[Tuple[str, str]] = None,
+    token: Optional[str] = None,
+    preemptive: bool = True,
+    redirects: Optional[int] = None,
+    cookies: bool = False,
     proxy: Optional[str] = None,
     proxy_from_environment: bool = False,
     proxy_ca_file: Optional[PathLike] = None,
     local_address: Optional[Tuple[str, int]] = None,
     ip: Optional[str] = None,
     service_lookup: bool = False,
+    alpn: Union[str, Sequence[str], None] = None,
+    ciphers: Optional[str] = None,
+    suites: Optional[str] = None,
+    crl_file: Optional[PathLike] = None,
+    key_log_file: Optional[PathLike] = None,
+    read_timeout: Optional[float] = None,
+    write_timeout: Optional[float] = None,
     timeout: Optional[float] = None,
     close_timeout: Optional[float] = None,
     bye_timeout: Optional[float] = None,
