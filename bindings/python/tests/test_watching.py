@@ -284,6 +284,26 @@ connection.request("echo", b"x")
     assert time.monotonic() - start < LIMIT / 3
 
 
+def test_lines_that_wait_at_the_end_are_written() -> None:
+    script = """
+import logging, sys, time
+import blip.sync
+class Slow(logging.StreamHandler):
+    def emit(self, record):
+        super().emit(record)
+        if "listening" in record.getMessage():
+            time.sleep(0.2)
+logging.basicConfig(handlers=[Slow(sys.stdout)], level=logging.INFO, format="%(message)s")
+blip.set_log()
+with blip.sync.serve("127.0.0.1", 0) as listener:
+    for _ in range(20):
+        blip.sync.connect(listener.url).close()
+"""
+    result = run_script(script)
+    assert (result.stderr, result.returncode) == ("", 0)
+    assert result.stdout.count("open, BLIP_3\n") == 40
+
+
 def test_an_asyncio_program_that_watches_ends_at_once() -> None:
     script = """
 import asyncio, sys

@@ -335,7 +335,7 @@ class ThreadPump(Pump):
 
     def drain(self) -> None:
         """At the end, when its thread is gone: takes what is left."""
-        if self._lead.acquire(False):
+        if self._lead.acquire(timeout=0.5):
             self._leader = get_ident()
             try:
                 self._take_events(0)
