@@ -42,6 +42,14 @@ static inline int copenssl_alert_of(unsigned long error)
 
 static inline int copenssl_reason(unsigned long error) { return ERR_GET_REASON(error); }
 
+/* Whether what came cannot be a record of TLS at all: "wrong version number" and the like of peers that do not speak it. */
+static inline int copenssl_is_not_tls(unsigned long error)
+{
+    int reason = ERR_GET_REASON(error);
+    return ERR_GET_LIB(error) == ERR_LIB_SSL
+        && (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST);
+}
+
 /* The errno of an error that came from a system call, else 0. */
 static inline int copenssl_system_error(unsigned long error)
 {

@@ -288,7 +288,8 @@ final class TLSSession {
                 domain: .tls, kind: .certificate, code: Int32(clamping: verdict),
                 text: "certificate of \(peer): \(words) (verify error \(verdict))")
         }
-        let words = ERR_reason_error_string(code).map { String(cString: $0) } ?? "error \(code)"
+        var words = ERR_reason_error_string(code).map { String(cString: $0) } ?? "error \(code)"
+        if !isSecured, copenssl_is_not_tls(code) != 0 { words = "the peer does not speak TLS (\(words))" }
         return TransportError(
             domain: .tls, kind: .tls, code: Int32(copenssl_reason(code)), text: "TLS with \(peer): \(words)")
     }

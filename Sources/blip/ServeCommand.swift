@@ -81,7 +81,10 @@ enum ServeCommand {
         try servePages(of: listener, arguments)
         log.watch(listener: listener)
         try start(listener, at: address, shown: arguments.operands[0])
-        log.listening(Library.slice { blip_listener_url(listener, $0) }?.string ?? "")
+        let url = Library.slice { blip_listener_url(listener, $0) }?.string ?? ""
+        log.listening(url)
+        if arguments.has("--dashboard") { log.pages("dashboard", at: "/dashboard/", of: url) }
+        if arguments.has("--files") { log.pages("files", at: "/files/", of: url) }
         if let metrics { log.metrics(Library.slice { blip_listener_url(metrics, $0) }?.string ?? "") }
         signals.wait()
         // A second signal ends the program at once.

@@ -1,7 +1,7 @@
 import CBLIP
 import Glibc
 
-/// What a server says: the URL on standard output; with -v, connections on standard error.
+/// What a server says: the URLs on standard output; with -v, connections on standard error.
 ///
 /// Each line is one `write`, so callbacks on several threads do not mix their lines.
 final class ServeLog: Sendable {
@@ -14,28 +14,33 @@ final class ServeLog: Sendable {
     }
 
     func listening(_ url: String) {
-        guard isJSON else {
-            Output.print(Terminal.escape(url) + "\n")
-            return
-        }
-        var json = JSONWriter()
-        json.object { json in
-            json.field("type", "listening")
-            json.field("url", url)
-        }
-        Output.print(json.text + "\n")
+        tell(type: "listening", url, words: "")
     }
 
     /// Where the figures are, if not at the address of the connections.
     func metrics(_ url: String) {
-        let url = url.hasPrefix("ws") ? "http" + url.dropFirst(2) : url
+        tell(type: "metrics", Self.http(url), words: "metrics: ")
+    }
+
+    /// Where browsers find pages, on the port with this URL. Nowhere if it is no TCP port.
+    func pages(_ name: String, at path: String, of url: String) {
+        guard url.hasPrefix("ws://") || url.hasPrefix("wss://") else { return }
+        let parts = Self.http(url).split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false)
+        tell(type: name, parts.prefix(3).joined(separator: "/") + path, words: name + ": ")
+    }
+
+    private static func http(_ url: String) -> String {
+        url.hasPrefix("ws") ? "http" + url.dropFirst(2) : url
+    }
+
+    private func tell(type: String, _ url: String, words: String) {
         guard isJSON else {
-            Output.print("metrics: \(Terminal.escape(url))\n")
+            Output.print(words + Terminal.escape(url) + "\n")
             return
         }
         var json = JSONWriter()
         json.object { json in
-            json.field("type", "metrics")
+            json.field("type", type)
             json.field("url", url)
         }
         Output.print(json.text + "\n")

@@ -158,6 +158,16 @@ TEST(certificates_are_verified)
     CHECK(strstr(text, "expired") != NULL);
 }
 
+/* OpenSSL calls it a wrong version number, which helps nobody. */
+TEST(a_server_without_tls_is_called_that)
+{
+    char text[400];
+    make_certificates();
+    CHECK_STATUS(
+        attempt(blip_listener_options_new(), client_options(ca), "localhost", text, sizeof text), BLIP_ERROR_TLS);
+    CHECK(strstr(text, "does not speak TLS") != NULL);
+}
+
 TEST(verification_can_be_changed)
 {
     char text[400];

@@ -135,6 +135,27 @@ def test_json_events():
         assert code == 0 and json.loads(output) == {"type": "stopped"}
 
 
+def test_where_the_pages_are_is_said(tmp_path):
+    pages = ("--dashboard", "--files", str(tmp_path))
+
+    def rest_of_output(server):
+        server.process.terminate()
+        return server.process.stdout.read().decode()
+
+    with Server(*pages) as server:
+        place = server.url.replace("ws:", "http:")
+        assert rest_of_output(server) == f"dashboard: {place}dashboard/\nfiles: {place}files/\n"
+    with Server(*pages, "--path", "/chat", "--json") as server:
+        place = json.loads(server.first_line)["url"].replace("ws:", "http:").removesuffix("chat")
+        assert [json.loads(line) for line in rest_of_output(server).splitlines()] == [
+            {"type": "dashboard", "url": place + "dashboard/"},
+            {"type": "files", "url": place + "files/"},
+            {"type": "stopped"},
+        ]
+    with Server(*pages, address=f"unix:{tmp_path}/socket") as server:
+        assert rest_of_output(server) == ""
+
+
 def test_verbose_shows_connections():
     with Server("-v") as server:
         blip("request", server.url + "?a=1", "echo")
