@@ -312,7 +312,9 @@ extension Connection {
 
     // MARK: Reading
 
+    /// Unless the rest of a frame comes first: behind it reading goes on.
     func resumeReading() {
+        guard !isFrameSuspended else { return }
         if let stream { stream.resumeReading() } else { carrier?.resumeReading() }
     }
 }

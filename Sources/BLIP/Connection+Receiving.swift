@@ -46,7 +46,7 @@ extension Connection {
     /// A few bytes on the wire can be much work: the other connections of the loop come before the rest of them.
     func letOthersFirst() {
         stream?.pauseReading()
-        loop.post { [self] in if !isReadingPaused { stream?.resumeReading() } }
+        loop.post { [self] in if mayReceive { stream?.resumeReading() } }
     }
 
     /// So much comes out of a frame that the other connections of the loop come before the rest of it, and that before

@@ -102,6 +102,8 @@ final class FrameInbox: LoopWork, @unchecked Sendable {
             }
         }
         while let connection = carrier?.connection {
+            // The rest of a frame comes before what is behind it, be that the end.
+            guard !connection.isFrameSuspended else { return }
             if at == bytes.count {
                 at = 0
                 bytes.removeAll(keepingCapacity: bytes.capacity <= Self.limit)

@@ -206,12 +206,18 @@ public final class Listener: SlotOwner, @unchecked Sendable {
     /// Binds and begins to accept, there too if it listens already. On failure it may be tried again.
     public func start(_ place: Place) -> blip_status {
         guard !runtime.isStopped, let context = runtime.contexts.first else { return BLIP_ERROR_STOPPED }
+        let given: [Int32] = if case .descriptors(let descriptors) = place { descriptors } else { [] }
         let isPossible = shared.withLock { shared -> Bool in
-            guard shared.phase == .new || shared.phase == .listening else { return false }
-            guard case .descriptors(let descriptors) = place else { return true }
-            return !descriptors.contains { shared.adopted.contains($0) }
+            guard shared.phase == .new || shared.phase == .listening,
+                !given.contains(where: { shared.adopted.contains($0) })
+            else { return false }
+            // At once: another thread may give the same.
+            shared.adopted += given
+            return true
         }
         guard isPossible else { return BLIP_ERROR_STATE }
+        var isStarted = false
+        defer { if !isStarted, !given.isEmpty { shared.withLock { $0.adopted.removeAll { given.contains($0) } } } }
         if let setupFailure { return fail(setupFailure) }
         guard speaksBLIP1 || speaksWebSocket else {
             return fail(
@@ -221,32 +227,35 @@ public final class Listener: SlotOwner, @unchecked Sendable {
         }
         do {
             let (acceptor, places) = try open(place, context.loop)
+            // Before the listener has it: from then on the loop may close it.
+            acceptor?.onAccept = { [weak self] descriptor, peer in
+                guard let self else { return closeDescriptor(descriptor) }
+                self.accept(descriptor, peer)
+            }
+            acceptor?.onError = { [weak self] error in
+                self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
+            }
             var isFirst = false
-            let isWanted = shared.withLock { shared -> Bool in
+            isStarted = shared.withLock { shared -> Bool in
                 guard shared.phase == .new || shared.phase == .listening else { return false }
                 isFirst = shared.phase == .new
                 shared.phase = .listening
                 if let acceptor { shared.acceptors.append(acceptor) }
                 shared.places += places
-                if case .descriptors(let descriptors) = place { shared.adopted += descriptors }
                 return true
             }
-            guard isWanted else {
-                guard let acceptor else { return BLIP_ERROR_STATE }
-                if context.loop.isCurrent { acceptor.close() } else { context.loop.post { acceptor.close() } }
+            guard isStarted else {
+                if !given.isEmpty { acceptor?.giveBack() }
                 return BLIP_ERROR_STATE
             }
-            if isFirst { runtime.add(self) }
+            if isFirst {
+                runtime.add(self)
+                // It may have been stopped meanwhile, and have left before it came.
+                if shared.withLock({ $0.phase == .stopped }) { runtime.remove(self) }
+            }
             // Between the look and now the runtime may have been stopped, and would not know of this one.
             defer { if runtime.isStopped { stop(graceful: false, timeout: 0) } }
             guard let acceptor else { return BLIP_OK }
-            acceptor.onAccept = { [weak self] descriptor, peer in
-                guard let self else { return closeDescriptor(descriptor) }
-                self.accept(descriptor, peer)
-            }
-            acceptor.onError = { [weak self] error in
-                self?.runtime.log(BLIP_LOG_WARNING, "listener", error.text)
-            }
             if context.loop.isCurrent { acceptor.start() } else { context.loop.post { acceptor.start() } }
             for place in places { runtime.log(BLIP_LOG_INFO, "listener", "listening on \(place.url.string)") }
             return BLIP_OK

@@ -189,6 +189,14 @@ public final class Acceptor: @unchecked Sendable {
         guard code >= 0 else { throw .posix(-code, "listen on descriptor \(descriptor)") }
     }
 
+    /// Leaves the sockets that `adopt` was given to the caller. In place of `start`, and of everything else; any thread.
+    public func giveBack() {
+        guard !isStarted, !isClosed else { return }
+        isClosed = true
+        for socket in sockets { _ = socket.surrender() }
+        sockets = []
+    }
+
     // MARK: Running
 
     /// Begins to accept.

@@ -180,6 +180,87 @@ TEST(a_socket_that_listens_already)
     drop_runtime(runtime);
 }
 
+struct giving {
+    pthread_barrier_t *start;
+    blip_listener *listener;
+    int fd;
+    blip_status status;
+};
+
+static void *give(void *context)
+{
+    struct giving *giving = context;
+    pthread_barrier_wait(giving->start);
+    giving->status = blip_listener_start_fd(giving->listener, giving->fd);
+    return NULL;
+}
+
+TEST(a_socket_that_threads_give_at_once_is_taken_once)
+{
+    enum { ROUNDS = 100, THREADS = 3 };
+    blip_runtime *runtime = make_runtime(1);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct sockaddr_in address;
+        struct giving givings[THREADS];
+        pthread_t threads[THREADS];
+        pthread_barrier_t start;
+        blip_slice url;
+        int taken = 0;
+        blip_listener *listener = echo_listener(runtime);
+        int fd = listening_socket(&address);
+        pthread_barrier_init(&start, NULL, THREADS);
+        for (int i = 0; i < THREADS; i++) {
+            givings[i] = (struct giving){&start, listener, fd, BLIP_OK};
+            REQUIRE_INT(pthread_create(&threads[i], NULL, give, &givings[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            if (givings[i].status == BLIP_OK)
+                taken++;
+            else
+                CHECK_STATUS(givings[i].status, BLIP_ERROR_STATE);
+        }
+        CHECK_INT(taken, 1);
+        CHECK_STATUS(blip_listener_url_at(listener, 1, &url), BLIP_ERROR_NOT_FOUND);
+        pthread_barrier_destroy(&start);
+        stop(listener);
+        CHECK(is_open_soon(fd, false));
+    }
+    drop_runtime(runtime);
+}
+
+/* Whoever comes first: a descriptor that was not taken stays as it was. */
+TEST(a_socket_given_while_the_listener_stops)
+{
+    blip_runtime *runtime = make_runtime(1);
+    for (int round = 0; round < 300; round++) {
+        struct sockaddr_in address;
+        pthread_barrier_t start;
+        pthread_t thread;
+        blip_listener *listener = echo_listener(runtime);
+        struct giving giving = {&start, listener, listening_socket(&address), BLIP_OK};
+        REQUIRE_OK(blip_listener_start(listener, S("127.0.0.1"), 0));
+        pthread_barrier_init(&start, NULL, 2);
+        REQUIRE_INT(pthread_create(&thread, NULL, give, &giving), 0);
+        pthread_barrier_wait(&start);
+        for (volatile int wait = 0; wait < round * 100; wait++)
+            ;
+        CHECK_OK(blip_listener_stop(listener, false, 0));
+        CHECK_OK(blip_listener_wait_stopped(listener, SOON));
+        pthread_join(thread, NULL);
+        pthread_barrier_destroy(&start);
+        CHECK(is_open_soon(giving.fd, giving.status != BLIP_OK));
+        if (giving.status != BLIP_OK) {
+            CHECK_STATUS(giving.status, BLIP_ERROR_STATE);
+            sleep_ms(1);
+            CHECK(is_open(giving.fd));
+            close(giving.fd);
+        }
+        blip_listener_release(listener);
+    }
+    drop_runtime(runtime);
+}
+
 /* As systemd does it: descriptors from 3 on, described by the environment. Ours stand at the end of such a list. */
 TEST(sockets_of_a_service_manager)
 {

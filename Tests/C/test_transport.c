@@ -345,6 +345,52 @@ TEST(pairs_on_a_loop_of_the_program)
     drop_runtime(runtime);
 }
 
+/* ---- much in few bytes ---- */
+
+enum { MUCH = 8 << 20 };
+
+static blip_status count_much(blip_connection *connection, blip_message *request, void *context)
+{
+    uint64_t size = 0;
+    (void)connection;
+    CHECK_OK(blip_message_body_size(request, &size));
+    CHECK_INT(size, MUCH);
+    counter_add(context, 1);
+    return BLIP_OK;
+}
+
+/* A request without an answer, whose frames become so much that they are inflated in parts. */
+static void send_much(blip_connection *connection)
+{
+    char *body = calloc(1, MUCH);
+    blip_message *request = make_request("much", "");
+    REQUIRE(body != NULL);
+    REQUIRE_OK(blip_message_set_body(request, bytes_slice(body, MUCH)));
+    REQUIRE_OK(blip_message_set_compressed(request, true));
+    REQUIRE_OK(blip_message_set_no_reply(request, true));
+    REQUIRE_OK(blip_connection_send(connection, request, NULL, NULL, NULL));
+    blip_message_release(request);
+    free(body);
+}
+
+/* What came before the end is received before the end. */
+TEST(the_end_waits_for_a_frame_that_is_inflated_in_parts)
+{
+    const char *all[] = {"BLIP_3", "BLIP"};
+    for (int i = 0; i < 4; i++) {
+        struct two two;
+        struct counter received = COUNTER;
+        open_two(&two, i & 1, options_of(all[i / 2]));
+        REQUIRE_OK(blip_connection_set_handler(two.b, S("much"), 0, count_much, &received, NULL));
+        send_much(two.a);
+        CHECK_OK(blip_connection_close_gracefully(two.a, -1));
+        CHECK_OK(blip_connection_wait_closed(two.b, SOON));
+        CHECK_INT(counter_get(&received), 1);
+        CHECK_STATUS(atomic_load(&two.b_status), BLIP_OK);
+        close_two(&two);
+    }
+}
+
 /* ---- to a listener ---- */
 
 static void refuse(blip_listener *listener, blip_connection *connection, void *context)
