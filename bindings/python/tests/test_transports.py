@@ -329,6 +329,40 @@ def test_a_socket_without_asyncio() -> None:
     eventually(lambda: ours.fileno() < 0 and theirs.fileno() < 0)
 
 
+@pytest.mark.parametrize("way", ["descriptor", "files", "copy"])
+def test_a_socket_with_other_descriptors_ends_too(way: str) -> None:
+    ours, theirs = socket.socketpair()
+    reader: Any = ours
+    writer: Any = ours
+    if way == "descriptor":
+        reader = writer = ours.detach()
+    elif way == "files":
+        reader, writer = ours.makefile("rb", buffering=0), ours.makefile("wb", buffering=0)
+        ours.close()
+    else:
+        reader = ours.dup()
+    descriptors = {end if isinstance(end, int) else end.fileno() for end in (reader, writer)}
+    with blip.sync.connect_transport(blip.sync.PipeTransport(theirs, theirs)) as peer:
+        with blip.sync.connect_transport(blip.sync.PipeTransport(reader, writer)):
+            pass
+        peer.wait_closed(LIMIT)
+    eventually(lambda: not any(os.path.exists(f"/proc/self/fd/{each}") for each in descriptors))
+
+
+def test_a_transport_that_exits_ends_no_other() -> None:
+    class Exits(blip.Transport):
+        def send(self, frame: bytes) -> None:
+            sys.exit("no")
+
+    with blip.sync.connect_transport(Exits()) as connection:
+        with pytest.raises(blip.Error):
+            connection.request("x", timeout=LIMIT)
+    ours, theirs = socket.socketpair()
+    with blip.sync.connect_transport(blip.sync.PipeTransport(ours, ours), handlers=ECHO):
+        with blip.sync.connect_transport(blip.sync.PipeTransport(theirs, theirs)) as connection:
+            assert connection.request("echo", b"x", timeout=LIMIT).body == b"x"
+
+
 def test_the_interpreter_ends_with_transports_at_work() -> None:
     script = """
 import os, blip.sync

@@ -94,14 +94,15 @@ class ThreadDriver(Driver):
         self._thread.start()
 
     def _run(self) -> None:
-        try:
-            while not self.has_ended:
+        status = 0
+        while not self.has_ended and status >= 0:
+            try:
                 status = self.run_once(-1)
-                if status < 0:
-                    raise failure(status, "the loop of the package")
-        except BaseException:
-            if not self.has_ended:
-                log.exception("the thread of the package's loop stopped")
+            except BaseException:
+                # Whoever calls sys.exit in a transport ends no thread that all others need.
+                log.exception("what the package called failed")
+        if not self.has_ended:
+            log.error("the thread of the package's loop stopped: %s", failure(status, "its loop"))
 
     def end(self) -> None:
         """At exit: no thread is left in Python."""

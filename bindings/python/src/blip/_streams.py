@@ -207,17 +207,17 @@ class PipeTransport(Transport):
         self._finish(self._reader)
 
     def _finish(self, end: Union[int, HasDescriptor]) -> None:
-        """A thread has ended. What both use is closed by the last one; the first ends it, for the peer and the other."""
+        """A thread has ended. What both use is closed by the last one."""
+        _shut_down(self._input if end is self._reader else self._output)
         with self._changed:
             self._at_work -= 1
             is_last = self._at_work == 0
-        if self._input != self._output or is_last:
+        if self._input != self._output:
             _close(end)
-        elif isinstance(end, socket.socket):
-            try:
-                end.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        elif is_last:
+            _close(self._reader)
+            if not isinstance(self._writer, int) and self._writer is not self._reader:
+                _close(self._writer)
 
 
 def _descriptor(end: Union[int, HasDescriptor]) -> int:
@@ -225,10 +225,27 @@ def _descriptor(end: Union[int, HasDescriptor]) -> int:
 
 
 def _close(end: Union[int, HasDescriptor]) -> None:
-    if isinstance(end, int):
-        os.close(end)
-    else:
-        end.close()
+    try:
+        if isinstance(end, int):
+            os.close(end)
+        else:
+            end.close()
+    except OSError:
+        pass  # closed already, or with the other
+
+
+def _shut_down(descriptor: int) -> None:
+    """Ends a socket for the peer, and for the thread that reads from it, whatever other descriptors of it there are."""
+    try:
+        end = socket.socket(fileno=descriptor)
+    except OSError:
+        return  # none
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    finally:
+        end.detach()
 
 
 def _read_exactly(descriptor: int, size: int, may_end: bool = False) -> bytes:
