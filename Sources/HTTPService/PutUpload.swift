@@ -5,11 +5,16 @@ final class PutUpload: HTTPUpload {
     private let writer: FileWriter
     private let tooLarge: HTTPResponse
     private let location: String
+    /// The answer if what is there now is not what the request expects.
+    private let condition: () -> HTTPResponse?
 
-    init(writer: FileWriter, tooLarge: HTTPResponse, location: String) {
+    init(
+        writer: FileWriter, tooLarge: HTTPResponse, location: String, condition: @escaping () -> HTTPResponse?
+    ) {
         self.writer = writer
         self.tooLarge = tooLarge
         self.location = location
+        self.condition = condition
         super.init()
     }
 
@@ -19,6 +24,8 @@ final class PutUpload: HTTPUpload {
     }
 
     override func finish() -> HTTPResponse {
+        // Others may have written while the body was on its way.
+        if let refusal = condition() { return refusal }
         if let failure = writer.finish() { return failure.response }
         if writer.replaces { return HTTPResponse(status: 204) }
         return HTTPResponse(status: 201, headers: [HTTPHeader("Location", location)])

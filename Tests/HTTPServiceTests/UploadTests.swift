@@ -205,6 +205,24 @@ import Testing
         #expect(site.names == ["g"])
     }
 
+    @Test("What came while a body was on its way is not overwritten against the conditions")
+    func conditionsAtTheEnd() throws {
+        let site = try writable { $0.mayReplace = true }
+        try site.write("old", "old")
+        let tag = try #require(site.get("/files/old").headers["etag"])
+        for (path, condition) in [("/files/new", "If-None-Match: *"), ("/files/old", "If-Match: \(tag)")] {
+            let whole = Array(put(path, "mine", condition + "\r\n").utf8)
+            #expect(site.exchange(Array(whole.dropLast())) == [])
+            let other = HTTPSession(services: [site.service], isSecure: false, maximumHead: 16384) { 784_111_777 }
+            let theirs = Array(put(path, "theirs", condition + "\r\n").utf8)
+            #expect(theirs.withUnsafeBytes { other.receive($0) } == theirs.count)
+            let answer = String(decoding: site.exchange(Array(whole.suffix(1))), as: UTF8.self)
+            #expect(answer.hasPrefix("HTTP/1.1 412 "))
+        }
+        #expect(site.names == ["new", "old"])
+        #expect(site.read("new") == "theirs" && site.read("old") == "theirs")
+    }
+
     @Test("A part of a file is not taken for the whole (RFC 9110 §14.5)")
     func partialPut() throws {
         let site = try writable()
