@@ -47,12 +47,13 @@ public final class Event: SlotOwner, @unchecked Sendable {
         var message: OpaquePointer?
         var request: OpaquePointer?
         var trust: OpaquePointer?
-        /// Held, as the events that come behind may be released before this one.
-        var connection: OpaquePointer?
-        var listener: OpaquePointer?
     }
 
     private let lent = Locked(Lent())
+    // Held from the queue on: other threads may take what is behind, up to the last event, and be done with it first.
+    private var heldConnection: OpaquePointer?
+    private var heldListener: OpaquePointer?
+    private var heldReconnector: OpaquePointer?
 
     init(
         _ action: Action, status: blip_status = BLIP_OK, value: Int64 = 0, connection: Connection? = nil,
@@ -87,7 +88,27 @@ public final class Event: SlotOwner, @unchecked Sendable {
 
     deinit {
         settle()
+        letGo()
         HandleTable.freeSlot(slot)
+    }
+
+    /// It is taken out of its queue, under the queue's lock.
+    func willLeaveQueue() {
+        heldConnection = HandleTable.retainOwn(connection?.handle, as: Connection.self)
+        heldListener = HandleTable.retainOwn(listener?.handle, as: Listener.self)
+        if case .reconnecting(_, let reconnector) = action {
+            heldReconnector = HandleTable.retainOwn(reconnector.handle, as: Reconnector.self)
+        }
+    }
+
+    private func letGo() {
+        let (connection, listener, reconnector) = (heldConnection, heldListener, heldReconnector)
+        heldConnection = nil
+        heldListener = nil
+        heldReconnector = nil
+        if connection != nil { HandleTable.releaseOwn(connection, as: Connection.self) }
+        if listener != nil { HandleTable.releaseOwn(listener, as: Listener.self) }
+        if reconnector != nil { HandleTable.releaseOwn(reconnector, as: Reconnector.self) }
     }
 
     // MARK: As a callback
@@ -139,6 +160,7 @@ public final class Event: SlotOwner, @unchecked Sendable {
                 Int32(truncatingIfNeeded: value), line.domainSlice, line.textSlice, handler.context)
         }
         settle()
+        letGo()
     }
 
     /// What has to happen once the program has seen the event, or has let it go.
@@ -258,10 +280,6 @@ public final class Event: SlotOwner, @unchecked Sendable {
 
     /// It was handed out by `blip_queue_next`: a request is the program's to answer, whenever it likes.
     func wasPulled() {
-        lent.withLock { lent in
-            lent.connection = HandleTable.retainOwn(connection?.handle, as: Connection.self)
-            lent.listener = HandleTable.retainOwn(listener?.handle, as: Listener.self)
-        }
         switch action {
         case .request:
             isDelivered.store(true, ordering: .relaxed)
@@ -286,7 +304,6 @@ public final class Event: SlotOwner, @unchecked Sendable {
         HandleTable.release(handles.request, as: BLIPMessage.self)
         HandleTable.release(handles.trust, as: TrustQuestion.self)
         settle()
-        HandleTable.releaseOwn(handles.connection, as: Connection.self)
-        HandleTable.releaseOwn(handles.listener, as: Listener.self)
+        letGo()
     }
 }

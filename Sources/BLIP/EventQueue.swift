@@ -142,7 +142,9 @@ public final class EventQueue: SlotOwner, @unchecked Sendable {
         var taken: [Event] = []
         taken.reserveCapacity(count)
         for index in head..<head + count {
-            if let event = events[index].take() { taken.append(event) }
+            guard let event = events[index].take() else { continue }
+            event.willLeaveQueue()
+            taken.append(event)
         }
         head += count
         if head == events.count {

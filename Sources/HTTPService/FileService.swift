@@ -123,8 +123,10 @@ public final class FileService: HTTPService {
         case .failure(let failure): return .respond(failure.response)
         case .success(let writer):
             let location = url(of: place)
-            return .receive(
-                PutUpload(writer: writer, tooLarge: tooLarge, location: location) { [self] in condition(place, request) })
+            let upload = PutUpload(writer: writer, tooLarge: tooLarge, location: location) { [self] in
+                condition(place, request)
+            }
+            return .receive(upload)
         }
     }
 

@@ -889,6 +889,57 @@ TEST(several_threads_dispatch)
     pair_close(&pair);
 }
 
+static struct counter slow_begun = COUNTER, slow_told = COUNTER, last_told = COUNTER;
+
+static void told_slowly(
+    blip_connection *connection, blip_message *request, blip_message *response, blip_status status, void *context)
+{
+    int32_t state = -1;
+    (void)request, (void)response, (void)status, (void)context;
+    /* Meanwhile another thread runs what is behind, to the last. */
+    counter_add(&slow_begun, 1);
+    CHECK(counter_wait(&last_told, 1, SOON));
+    sleep_ms(20);
+    CHECK_OK(blip_connection_state(connection, &state));
+    CHECK_INT(state, BLIP_STATE_CLOSED);
+    counter_add(&slow_told, 1);
+}
+
+static void told_last(blip_connection *connection, blip_status status, void *context)
+{
+    (void)connection, (void)status, (void)context;
+    counter_add(&last_told, 1);
+}
+
+TEST(a_callback_keeps_its_connection_while_threads_run_what_follows)
+{
+    blip_queue *queue = NULL;
+    struct pair pair;
+    blip_connection *client = NULL;
+    pthread_t threads[2];
+    REQUIRE_OK(blip_queue_new(0, &queue));
+    pair_open(&pair, NULL);
+    blip_connection_options *options = blip_connection_options_new();
+    CHECK_OK(blip_connection_options_set_queue(options, queue));
+    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
+    blip_connection_options_release(options);
+    CHECK_OK(blip_connection_set_close_callback(client, told_last, NULL, NULL));
+    blip_message *request = make_request("echo", "x");
+    CHECK_OK(blip_connection_send(client, request, told_slowly, NULL, NULL));
+    CHECK_OK(blip_connection_connect(client));
+    CHECK_OK(blip_message_wait_sent(request, SOON));
+    blip_message_release(request);
+    for (int i = 0; i < 2; i++)
+        REQUIRE_INT(pthread_create(&threads[i], NULL, dispatcher, queue), 0);
+    REQUIRE_REACHES(&slow_begun, 1);
+    blip_connection_release(client);
+    REQUIRE_REACHES(&slow_told, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    blip_queue_release(queue);
+    pair_close(&pair);
+}
+
 static void ask_at_once(blip_connection *connection, void *context)
 {
     blip_message *request = make_request("anything", "from the server");
