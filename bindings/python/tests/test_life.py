@@ -122,6 +122,19 @@ def test_an_asyncio_reconnector_gives_up() -> None:
     run(main())
 
 
+def test_messages_have_a_representation() -> None:
+    seen: List[str] = []
+    with blip.sync.serve("127.0.0.1", 0) as listener, blip.sync.connect(listener.url) as client:
+
+        @listener.handler("echo")
+        def echo(request: Any) -> bytes:
+            seen.append(repr(request))
+            return bytes(request.body)
+
+        reply = client.request("echo", b"12345", timeout=WAIT)
+        assert seen == ["<blip request 1, 5 bytes>"] and repr(reply) == "<blip reply 1, 5 bytes>"
+
+
 def test_reconnectors_have_credentials() -> None:
     with blip.sync.serve("127.0.0.1", 0, users={"anna": "secret"}) as listener:
         listener.add_handler("whoami", lambda request: request.connection.user)

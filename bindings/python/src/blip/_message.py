@@ -149,6 +149,13 @@ class Received:
             else:
                 release(event)
 
+    def __repr__(self) -> str:
+        # Neither properties nor body, which may be secret; and it never raises.
+        number, size = c_uint64(), c_uint64()
+        if _number(self._handle, byref(number)) < 0 or _body_size(self._handle, byref(size)) < 0:
+            return f"<blip {type(self).__name__.lower()}>"
+        return f"<blip {type(self).__name__.lower()} {number.value}, {size.value} bytes>"
+
     def _abandon(self, event: int) -> None:
         """Nobody will read the rest of the body. Releases the event."""
         _event_release(event)

@@ -166,10 +166,15 @@ def failure(status: int, what: str = "", handle: Optional[int] = None) -> Error:
     """The exception for a negative status; the own error of the connection, or reconnector, is told where it is the
     reason."""
     kind = _class_of(status)
-    reason = 0
-    if kind in (ConnectionClosed, ConnectionFailed, ProtocolError):
-        reason = _detail(_connection_error, handle) or _detail(_reconnector_error, handle)
-    return _build(kind, status, what, reason)
+    if kind not in (ConnectionClosed, ConnectionFailed, ProtocolError):
+        return _build(kind, status, what, 0)
+    lent = _detail(_connection_error, handle)
+    ours = _detail(_reconnector_error, handle) if not lent else 0
+    try:
+        return _build(kind, status, what, lent or ours)
+    finally:
+        if ours:
+            _error_release(ours)
 
 
 def url_slice(url: str) -> Slice:
