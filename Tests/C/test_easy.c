@@ -106,7 +106,7 @@ TEST(a_server_and_a_client)
     char url[100];
     REQUIRE(listener != NULL);
     CHECK_OK(blip_easy_handle(listener, "greet", greet, url));
-    REQUIRE_OK(blip_listener_start(listener, BLIP_LITERAL("127.0.0.1"), 0));
+    REQUIRE_OK(blip_easy_listen(listener, "127.0.0.1", 0, stderr));
     CHECK_OK(blip_listener_url(listener, &slice));
     blip_easy_copy(slice, url, sizeof url);
     REQUIRE_OK(blip_easy_connect(url, SOON, &connection, stderr));
@@ -137,8 +137,29 @@ static void connect_in_vain(FILE *stream, void *context)
     CHECK_STATUS(blip_easy_connect(NULL, SOON, &connection, NULL), BLIP_ERROR_URL);
 }
 
+static void listen_in_vain(FILE *stream, void *context)
+{
+    blip_listener_options *options = blip_listener_options_new();
+    blip_listener *listener = NULL;
+    (void)context;
+    CHECK_OK(blip_listener_options_set_tls_identity(options, blip_text("not/there.pem"), blip_text("not/there.key")));
+    CHECK_OK(blip_listener_new(NULL, options, &listener));
+    CHECK_STATUS(blip_easy_listen(listener, "127.0.0.1", 0, stream), BLIP_ERROR_TLS_SETUP);
+    CHECK_STATUS(blip_easy_listen(listener, "127.0.0.1", 80000, stream), BLIP_ERROR_ARGUMENT);
+    CHECK_STATUS(blip_easy_listen(listener, "127.0.0.1", -1, NULL), BLIP_ERROR_ARGUMENT);
+    blip_listener_release(listener);
+    blip_listener_options_release(options);
+    CHECK_STATUS(blip_easy_listen(NULL, NULL, 0, stream), BLIP_ERROR_HANDLE);
+}
+
 TEST(failures_are_explained)
 {
+    char *said = written(listen_in_vain, NULL);
+    CHECK(strstr(said, "cannot listen: ") == said);
+    CHECK(strstr(said, "not/there.pem: No such file") != NULL);
+    CHECK(strstr(said, "a port is 0 to 65535, not 80000 (BLIP_ERROR_ARGUMENT)") != NULL);
+    CHECK(strstr(said, "(BLIP_ERROR_HANDLE)") != NULL);
+    free(said);
     char *text = written(connect_in_vain, &text);
     CHECK(strstr(text, "cannot connect to ws://127.0.0.1:") == text);
     CHECK(strstr(text, "(BLIP_ERROR_REFUSED)") != NULL);

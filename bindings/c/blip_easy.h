@@ -184,7 +184,7 @@ static inline blip_status blip_easy_request(
 
 /* ---- listeners ---- */
 
-/* Makes a listener on the shared runtime. Set its handlers, then call blip_listener_start. NULL: out of resources. */
+/* Makes a listener on the shared runtime. Set its handlers, then call blip_easy_listen. NULL: out of resources. */
 static inline blip_listener *blip_easy_listener_new(void)
 {
     blip_listener *listener = NULL;
@@ -196,6 +196,27 @@ static inline blip_status blip_easy_handle(
     blip_listener *listener, const char *profile, blip_request_fn fn, void *context)
 {
     return blip_listener_set_handler(listener, blip_text(profile), 0, fn, context, NULL);
+}
+
+/* Listens on a port, 0 for any free one, of one address ("127.0.0.1"), or of all ("" or NULL): blip_listener_start. On
+ * failure the reason, such as which file of a certificate cannot be read, was written to `errors` (NULL: nowhere). */
+static inline blip_status blip_easy_listen(blip_listener *listener, const char *address, int port, FILE *errors)
+{
+    blip_status status;
+    if (port < 0 || port > 65535) {
+        if (errors != NULL)
+            fprintf(errors, "cannot listen: a port is 0 to 65535, not %d (BLIP_ERROR_ARGUMENT)\n", port);
+        return BLIP_ERROR_ARGUMENT;
+    }
+    status = blip_listener_start(listener, blip_text(address), (uint16_t)port);
+    if (status != BLIP_OK && errors != NULL) {
+        blip_error *error = NULL;
+        blip_slice text = blip_text(blip_status_message(status));
+        if (blip_listener_error(listener, &error) == BLIP_OK)
+            (void)blip_error_message(error, &text);
+        fprintf(errors, "cannot listen: " BLIP_FORMAT " (%s)\n", BLIP_ARGUMENTS(text), blip_status_name(status));
+    }
+    return status;
 }
 
 /* ---- what went wrong ---- */

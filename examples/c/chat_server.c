@@ -64,7 +64,7 @@ int main(int argc, char **argv)
     if (!blip_easy_ok(blip_easy_handle(listener, "say", pass_on, NULL), "setting the handler")
         || !blip_easy_ok(blip_listener_set_open_callback(listener, come_in, NULL, NULL), "setting a callback")
         || !blip_easy_ok(blip_listener_set_close_callback(listener, leave, NULL, NULL), "setting a callback")
-        || !blip_easy_ok(blip_listener_start(listener, blip_text("127.0.0.1"), (uint16_t)port), "listening")
+        || blip_easy_listen(listener, "127.0.0.1", (int)port, stderr) != BLIP_OK
         || !blip_easy_ok(blip_listener_url(listener, &url), "the URL"))
         return 1;
     printf(BLIP_FORMAT "\n", BLIP_ARGUMENTS(url));

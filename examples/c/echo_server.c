@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     if (!blip_easy_ok(blip_easy_handle(listener, "echo", echo, NULL), "setting the handler")
         || !blip_easy_ok(blip_listener_set_open_callback(listener, opened, NULL, NULL), "setting a callback")
         || !blip_easy_ok(blip_listener_set_close_callback(listener, closed, NULL, NULL), "setting a callback")
-        || !blip_easy_ok(blip_listener_start(listener, blip_text("127.0.0.1"), (uint16_t)port), "listening"))
+        || blip_easy_listen(listener, "127.0.0.1", (int)port, stderr) != BLIP_OK)
         return 1;
     blip_slice url;
     if (!blip_easy_ok(blip_listener_url(listener, &url), "the URL"))

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
     blip_slice url, name = blip_text("put");
     if (!blip_easy_ok(blip_listener_set_handler(listener, name, BLIP_HANDLER_STREAM, put, NULL, NULL), "put")
         || !blip_easy_ok(blip_easy_handle(listener, "get", get, NULL), "get")
-        || !blip_easy_ok(blip_listener_start(listener, blip_text("127.0.0.1"), (uint16_t)port), "listening")
+        || blip_easy_listen(listener, "127.0.0.1", (int)port, stderr) != BLIP_OK
         || !blip_easy_ok(blip_listener_url(listener, &url), "the URL"))
         return 1;
     printf(BLIP_FORMAT "\n", BLIP_ARGUMENTS(url));
