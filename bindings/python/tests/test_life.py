@@ -135,6 +135,16 @@ def test_messages_have_a_representation() -> None:
         assert seen == ["<blip request 1, 5 bytes>"] and repr(reply) == "<blip reply 1, 5 bytes>"
 
 
+def test_times_that_are_none_or_endless() -> None:
+    here, there = blip.sync.pair()
+    with here, there:
+        there.add_handler("echo", lambda request: request.body)
+        assert here.request("echo", b"1", timeout=float("inf")).body == b"1"
+        with pytest.raises(TypeError, match="a number of seconds, not str"):
+            here.request("echo", timeout="3")  # type: ignore[arg-type]
+        assert repr(here) == "<blip connection open>"
+
+
 def test_reconnectors_have_credentials() -> None:
     with blip.sync.serve("127.0.0.1", 0, users={"anna": "secret"}) as listener:
         listener.add_handler("whoami", lambda request: request.connection.user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from ctypes import byref, c_bool, c_int32, c_size_t, c_uint16, c_uint64, c_void_p
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union, cast
@@ -120,9 +121,11 @@ _listener_set_stopped_callback = bind("blip_listener_set_stopped_callback")
 
 
 def milliseconds(seconds: Optional[float]) -> int:
-    """None is for ever. Never rounds a positive time down to "do not wait"."""
-    if seconds is None:
+    """None and infinity are for ever. Never rounds a positive time down to "do not wait"."""
+    if seconds is None or seconds == math.inf:
         return -1
+    if not hasattr(seconds, "__float__"):
+        raise TypeError(f"a time is a number of seconds, not {type(seconds).__name__}")
     if seconds < 0:
         raise ValueError(f"a timeout must not be negative: {seconds}")
     return min(int(seconds * 1000 + 0.999), 2**62)
@@ -446,7 +449,8 @@ class BaseConnection:
         return self
 
     def __repr__(self) -> str:
-        return f"<blip connection {self.url} {self.state}>"
+        url = self.url  # empty without a network
+        return f"<blip connection {url} {self.state}>" if url else f"<blip connection {self.state}>"
 
     def _text(self, function: Callable[..., int]) -> Optional[str]:
         out = OutSlice()
