@@ -1,7 +1,9 @@
+export type Body = string | ArrayBuffer | ArrayBufferView;
+
 export interface Outgoing {
   profile?: string;
   properties?: Record<string, string> | Map<string, string>;
-  body?: string | ArrayBuffer | ArrayBufferView;
+  body?: Body;
   json?: unknown;
   contentType?: string;
   urgent?: boolean;
@@ -36,7 +38,8 @@ export class BlipError extends Error {
 
 export const FAILURES: Readonly<Record<"closed" | "timeout" | "aborted" | "protocol" | "limit" | "connect", string>>;
 
-export type Handler = (request: Message, connection: Connection) => Outgoing | void | Promise<Outgoing | void>;
+export type Answer = Outgoing | Body | void;
+export type Handler = (request: Message, connection: Connection) => Answer | Promise<Answer>;
 
 export class Connection {
   readonly isOpen: boolean;

@@ -42,8 +42,16 @@ export class Message {
   }
 }
 
+function isBody(value) {
+  return typeof value === "string" || value instanceof ArrayBuffer || ArrayBuffer.isView(value);
+}
+
 /** The properties and the body of a message to be sent, from what the program gives. */
-function encode({ profile, properties = {}, body = NONE, json, contentType }) {
+function encode(message) {
+  if (typeof message !== "object" || message === null || isBody(message)) {
+    throw new TypeError("A message is an object, such as {profile, properties, body}.");
+  }
+  const { profile, properties = {}, body = NONE, json, contentType } = message;
   const pairs = new Map(properties instanceof Map ? properties : Object.entries(properties));
   if (profile !== undefined) pairs.set("Profile", profile);
   let bytes = body;
@@ -56,7 +64,7 @@ function encode({ profile, properties = {}, body = NONE, json, contentType }) {
   if (typeof bytes === "string") bytes = encoder.encode(bytes);
   else if (bytes instanceof ArrayBuffer) bytes = new Uint8Array(bytes);
   else if (ArrayBuffer.isView(bytes)) bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  else throw new TypeError("A body is a string, an ArrayBuffer or a view of one.");
+  else throw new TypeError("A body is a string, an ArrayBuffer or a view of one; give other values as json.");
   return { properties: encodeProperties(pairs), body: bytes };
 }
 
@@ -105,8 +113,8 @@ export class Connection {
    *
    * @param {string | null} profile
    * @param {((request: Message, connection: Connection) => any) | null} handler returns, or promises, what to answer:
-   *   nothing for an empty response, or {properties, body, json, contentType}; what it throws becomes an error response,
-   *   a {@link BlipError} with its domain and code. null takes the handler away.
+   *   nothing for an empty response, a body, or {properties, body, json, contentType}; what it throws becomes an error
+   *   response, a {@link BlipError} with its domain and code. null takes the handler away.
    */
   handle(profile, handler) {
     if (handler === null) this.#handlers.delete(profile);
@@ -124,8 +132,8 @@ export class Connection {
    */
   request(request) {
     return new Promise((resolve, reject) => {
-      const { urgent = false, timeout, signal, onProgress } = request;
       const { properties, body } = encode(request);
+      const { urgent = false, timeout, signal, onProgress } = request;
       if (!this.isOpen) throw new BlipError("local", FAILURES.closed, "The connection is closed.");
       if (signal?.aborted) throw aborted(signal);
       let timer = null;
@@ -232,7 +240,8 @@ export class Connection {
     let answer;
     try {
       if (!handler) throw new BlipError("BLIP", 404, "No handler for BLIP request");
-      answer = encode((await handler(request, this)) ?? {});
+      const result = (await handler(request, this)) ?? {};
+      answer = encode(isBody(result) ? { body: result } : result);
     } catch (thrown) {
       error = thrown instanceof BlipError ? thrown : new BlipError("BLIP", 501, String(thrown?.message ?? thrown));
     }

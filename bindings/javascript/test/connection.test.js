@@ -200,6 +200,35 @@ test("requests of the peer are answered, also when they come with the upgrade", 
   stop();
 });
 
+test("a handler may return its body alone", async () => {
+  for (const answer of ["hi", Uint8Array.of(0x68, 0x69), Promise.resolve({ body: "hi" })]) {
+    let received = Buffer.alloc(0);
+    const { stop, url } = await rawServer((socket, head) => {
+      socket.write(Buffer.concat([Buffer.from(head), binary(0x01, 0x00, 0x00, 0xd2, 0x02, 0xef, 0x8d)]));
+      socket.on("data", (bytes) => (received = Buffer.concat([received, bytes])));
+    });
+    const connection = await connect(url, { handlers: { "": () => answer } });
+    while (received.length < 15) await new Promise((resolve) => setTimeout(resolve, 5));
+    const mask = received.subarray(2, 6);
+    const frame = received.subarray(6, 11).map((byte, index) => byte ^ mask[index & 3]);
+    assert.deepEqual([...frame], [0x01, 0x01, 0x00, 0x68, 0x69]);
+    connection.close();
+    stop();
+  }
+});
+
+test("what is no message is refused", async () => {
+  const { stop, url } = await rawServer((socket, head) => socket.write(head));
+  const connection = await connect(url);
+  for (const wrong of ["echo", null, undefined, Uint8Array.of(1)]) {
+    await assert.rejects(connection.request(wrong), TypeError);
+    assert.throws(() => connection.send(wrong), TypeError);
+  }
+  await assert.rejects(connection.request({ profile: "echo", body: { a: 1 } }), /give other values as json/);
+  connection.close();
+  stop();
+});
+
 const violations = {
   "a wrong checksum": binary(0x01, 0x00, 0x00, 1, 2, 3, 4),
   "a text message": Buffer.from([0x81, 1, 0x61]),
