@@ -10,7 +10,13 @@ extension Connection {
 
     /// Answers what the peer has asked and sends what is queued, then closes.
     public func stream(_ stream: Transport.Stream, inputDidEndLeaving rest: Int) -> Bool {
-        guard phase == .open, configuration.halfClose > 0, let session = openSession() else { return false }
+        guard configuration.halfClose > 0 else { return false }
+        if phase == .closing, stream.bytesPending > 0 || stream.willFill {
+            // The rest of what was to be sent before this side closes, and its goodbye.
+            makeFarewell().hasPeerEnded = true
+            return true
+        }
+        guard phase == .open, let session = openSession() else { return false }
         runtimeHold.log(BLIP_LOG_DEBUG, "connection", "the peer sends no more")
         let farewell = makeFarewell()
         farewell.hasPeerEnded = true

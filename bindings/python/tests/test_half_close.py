@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import socket
 import ssl
 import struct
 import threading
+import time
+import zlib
 from typing import Any
 
 import pytest
@@ -119,3 +123,49 @@ def test_plain_and_by_default() -> None:
                 may_answer.set()
                 assert peer.recv(len(expected) or 1) == expected
             eventually(lambda: listener.connection_count == 0)
+
+
+def test_the_rest_of_an_answer_while_the_server_closes() -> None:
+    """All is answered, and a part of it waits for the socket: so little that only its size decides where it is."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    upgrade = (
+        "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: BLIP_3\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    ).encode()
+    properties = b"Profile\0large\0"
+    content = bytes([len(properties)]) + properties
+    for size in range(60_000, 120_000, 3_000):
+        asked: list[int] = []
+
+        def large(request: Any, asked: Any = asked, size: int = size) -> bytes:
+            asked.append(size)
+            return bytes(size)
+
+        with blip.sync.serve("127.0.0.1", 0, half_close=LIMIT, handlers={"large": large}) as listener:
+            with socket.socket() as peer:
+                peer.settimeout(LIMIT)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                peer.connect(("127.0.0.1", listener.port))
+                peer.sendall(upgrade)
+                head = b""
+                while not head.endswith(b"\r\n\r\n"):
+                    head += peer.recv(1)
+                checksum = 0
+                for number in (1, 2, 3):
+                    checksum = zlib.crc32(content, checksum)
+                    request = bytes([number, 0]) + content + struct.pack(">I", checksum)
+                    peer.sendall(bytes([0x82, 0x80 | len(request), 0, 0, 0, 0]) + request)
+                eventually(lambda asked=asked: len(asked) == 3)
+                stopper = threading.Thread(target=listener.close)
+                stopper.start()
+                eventually(lambda listener=listener: all(not each.is_open for each in listener.connections))
+                time.sleep(0.02)
+                peer.shutdown(socket.SHUT_WR)
+                data = b""
+                while True:
+                    piece = peer.recv(65536)
+                    if not piece:
+                        break
+                    data += piece
+                assert data.count(0) >= 3 * size and data.endswith(struct.pack(">BBH", 0x88, 2, 1001)), size
+                stopper.join(LIMIT)
