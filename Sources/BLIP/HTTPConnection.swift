@@ -16,6 +16,7 @@ final class HTTPConnection: StreamDelegate {
     private var progress: UInt64 = 0
     private var isEnding = false
     private var hasEnded = false
+    private var hasInputEnded = false
 
     init(context: LoopContext, listener: Listener, stream: Transport.Stream, session: HTTPSession) {
         self.context = context
@@ -99,7 +100,7 @@ final class HTTPConnection: StreamDelegate {
 
     /// Everything is handed over: the next request, or the end.
     private func answered() {
-        if session.isFinished {
+        if session.isFinished || hasInputEnded {
             guard !isEnding else { return }
             isEnding = true
             // What the client still sends is read for a while, so that it gets the answer and no reset.
@@ -109,6 +110,14 @@ final class HTTPConnection: StreamDelegate {
         } else {
             stream.resumeReading()
         }
+    }
+
+    /// Who sends no more once everything is asked still gets all answers.
+    func stream(_ stream: Transport.Stream, inputDidEndLeaving rest: Int) -> Bool {
+        guard session.hasOutput || stream.bytesPending > 0 else { return false }
+        hasInputEnded = true
+        if !session.hasOutput { answered() }
+        return true
     }
 
     func streamDidSecure(_ stream: Transport.Stream) {}

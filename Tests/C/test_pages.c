@@ -164,6 +164,38 @@ TEST(the_accept_callback_sees_every_request)
     CHECK_INT(atomic_load(&site.opened), 0);
 }
 
+/* Some clients end their direction as soon as they have asked. */
+TEST(clients_that_send_no_more_get_all_of_the_answer)
+{
+    enum { LARGE = 8 << 20 };
+    struct site site;
+    char path[128];
+    static char piece[65536];
+    site_open(&site, NULL);
+    snprintf(path, sizeof path, "%s/large", site.folder);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL);
+    REQUIRE_INT(ftruncate(fileno(file), LARGE), 0);
+    fclose(file);
+    for (int i = 0; i < 2; i++) {
+        const char *request = i == 0 ? "GET /files/large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                                     : "GET /files/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        size_t got = 0;
+        ssize_t count;
+        int fd = dial(&site);
+        REQUIRE_INT(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+        REQUIRE_INT(shutdown(fd, SHUT_WR), 0);
+        sleep_ms(50);
+        while ((count = recv(fd, piece, sizeof piece, 0)) > 0)
+            got += (size_t)count;
+        CHECK_INT(count, 0);
+        CHECK_AT_LEAST(got, LARGE);
+        close(fd);
+    }
+    unlink(path);
+    site_close(&site);
+}
+
 TEST(users_count_for_pages_on_every_request)
 {
     /* ann:secret, and the same with another password. */
