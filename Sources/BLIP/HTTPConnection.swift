@@ -42,8 +42,10 @@ final class HTTPConnection: StreamDelegate {
     private func rearm() { context.loop.schedule(timer, at: context.loop.refreshNow() &+ Self.patience) }
 
     func timerDidFire() {
-        let now = stream.bytesSent &+ stream.bytesReceived
-        guard now != progress, !isEnding else { return end() }
+        let pending = UInt64(truncatingIfNeeded: stream.bytesPending)
+        // What waits for the socket has not made its way.
+        let now = stream.bytesSent &+ stream.bytesReceived &- pending
+        guard now != progress, !isEnding || pending > 0 else { return end() }
         progress = now
         rearm()
     }
@@ -103,14 +105,16 @@ final class HTTPConnection: StreamDelegate {
         if session.isFinished || hasInputEnded {
             guard !isEnding else { return }
             isEnding = true
-            // What the client still sends is read for a while, so that it gets the answer and no reset.
             stream.finishOutput()
             stream.resumeReading()
-            context.loop.schedule(timer, at: context.loop.refreshNow() &+ 2_000_000_000)
+            linger()
         } else {
             stream.resumeReading()
         }
     }
+
+    /// What the client still sends is read for a while, so that it gets the answer and no reset.
+    private func linger() { context.loop.schedule(timer, at: context.loop.refreshNow() &+ 2_000_000_000) }
 
     /// Who sends no more once everything is asked still gets all answers.
     func stream(_ stream: Transport.Stream, inputDidEndLeaving rest: Int) -> Bool {
@@ -121,7 +125,7 @@ final class HTTPConnection: StreamDelegate {
     }
 
     func streamDidSecure(_ stream: Transport.Stream) {}
-    func streamDidFlush(_ stream: Transport.Stream) {}
+    func streamDidFlush(_ stream: Transport.Stream) { if isEnding { linger() } }
 
     func stream(_ stream: Transport.Stream, didEnd error: TransportError?) { finish() }
 }

@@ -196,6 +196,55 @@ TEST(clients_that_send_no_more_get_all_of_the_answer)
     site_close(&site);
 }
 
+/* Compressed, an answer goes through buffers of the library's. How much is in them at its end depends on its size. */
+TEST(clients_that_read_late_get_all_of_the_answer)
+{
+    enum { SIZES = 3 };
+    struct site site;
+    char path[128];
+    int fds[SIZES];
+    site_open(&site, NULL);
+    for (int i = 0; i < SIZES; i++) {
+        char request[256];
+        size_t size = 360000 + (size_t)i * 30000;
+        char *content = malloc(size);
+        int small = 4096;
+        REQUIRE(content != NULL);
+        fill_pattern(content, size, 0, 3);
+        snprintf(path, sizeof path, "%s/late-%d.txt", site.folder, i);
+        FILE *file = fopen(path, "w");
+        REQUIRE(file != NULL);
+        REQUIRE_INT(fwrite(content, 1, size, file), size);
+        fclose(file);
+        free(content);
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(site.port)};
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        REQUIRE_INT(connect(fds[i], (struct sockaddr *)&address, sizeof address), 0);
+        int length = snprintf(
+            request, sizeof request,
+            "GET /files/late-%d.txt HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n", i);
+        REQUIRE_INT(send(fds[i], request, (size_t)length, MSG_NOSIGNAL), length);
+    }
+    /* Longer than what a client may still send is waited for. */
+    sleep_ms(2600);
+    for (int i = 0; i < SIZES; i++) {
+        char piece[65536], end[7] = "";
+        ssize_t count;
+        while ((count = recv(fds[i], piece, sizeof piece, 0)) > 0) {
+            size_t tail = (size_t)count < sizeof end ? (size_t)count : sizeof end;
+            memmove(end, end + tail, sizeof end - tail);
+            memcpy(end + sizeof end - tail, piece + count - tail, tail);
+        }
+        CHECK(memcmp(end, "\r\n0\r\n\r\n", sizeof end) == 0);
+        close(fds[i]);
+        snprintf(path, sizeof path, "%s/late-%d.txt", site.folder, i);
+        unlink(path);
+    }
+    site_close(&site);
+}
+
 TEST(users_count_for_pages_on_every_request)
 {
     /* ann:secret, and the same with another password. */
