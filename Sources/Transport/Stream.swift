@@ -23,11 +23,8 @@ public final class Stream: EventSource, @unchecked Sendable {
     /// Bytes received in one call: large enough that system calls and the kernel's work on segments weigh little, small
     /// enough for the processor's nearer caches.
     private static let receiveLimit = 128 << 10
-    /// The same while `worksInSteps`; encrypting and decrypting take longer, and so the steps are shorter.
-    private static let receiveStep = 64 << 10
-    /// Encrypted bytes received in one call, and bytes encrypted before they are sent, while `worksInSteps`. Whole
-    /// records of 16 KiB.
-    private static let cipherStep = 32 << 10
+    /// The same while `worksInSteps`, and bytes encrypted before they are sent: whole records of 16 KiB.
+    private static let step = 32 << 10
     /// The least room to receive into, in a buffer of the stream's own.
     private static let growth = 64 << 10
     /// An unconsumed rest up to this size is copied in front of the next bytes; a larger one is received behind.
@@ -403,7 +400,7 @@ public final class Stream: EventSource, @unchecked Sendable {
 
     private func receivePlain() {
         guard let target = makeTarget() else { return failForMemory() }
-        let limit = worksInSteps ? Self.receiveStep : Self.receiveLimit
+        let limit = worksInSteps ? Self.step : Self.receiveLimit
         let room = min(target.capacity - target.offset, limit)
         let result = Syscall.receive(descriptor, target.base + target.offset, room)
         if result > 0 {
@@ -721,7 +718,7 @@ public final class Stream: EventSource, @unchecked Sendable {
             tls.setInput(window.bytes)
         } else if receiving, let base = loop.cipherInput.baseAddress {
             let capacity = loop.cipherInput.count
-            let result = collect(base, worksInSteps ? min(Self.cipherStep, capacity) : capacity)
+            let result = collect(base, worksInSteps ? min(Self.step, capacity) : capacity)
             if result > 0 {
                 tls.setInput(UnsafeMutableRawBufferPointer(start: base, count: result))
             } else {
@@ -818,13 +815,13 @@ public final class Stream: EventSource, @unchecked Sendable {
     private func encrypt(_ tls: TLSSession, _ base: UnsafeRawPointer, _ count: Int) -> Bool {
         tls.setOutput(loop.cipherOutput)
         var done = 0
-        var step = worksInSteps ? Self.cipherStep : count
+        var step = worksInSteps ? Self.step : count
         while done < count {
             switch tls.write(base + done, min(step, count) - done) {
             case .done(let size):
                 done += size
                 guard done == step, done < count else { continue }
-                step += Self.cipherStep
+                step += Self.step
                 guard sendCipher(tls), outputError == nil else { return false }
             case .wantsOutput:
                 guard sendCipher(tls), outputError == nil else { return false }

@@ -79,7 +79,7 @@ import Testing
         let test = try TestLoop()
         let (a, b) = try connectedPeers(test, kind)
         let size = 3 << 20
-        let step = kind.isTLS ? 32 << 10 : 64 << 10
+        let step = 32 << 10
         var expected = Checksum()
         var pattern = Pattern()
         for inSteps in [false, true] {
