@@ -611,6 +611,17 @@ SCENARIO(close_with_pending)
 
 /* ---- the queue itself ---- */
 
+/* Another client of the pair's server, not connected, whose events go through the queue. */
+static blip_connection *client_with_queue(const struct pair *pair, blip_queue *queue)
+{
+    blip_connection_options *options = blip_connection_options_new();
+    blip_connection *client = NULL;
+    CHECK_OK(blip_connection_options_set_queue(options, queue));
+    REQUIRE_OK(blip_connection_new(pair->client_runtime, S(pair->url), options, &client));
+    blip_connection_options_release(options);
+    return client;
+}
+
 TEST(an_empty_queue)
 {
     blip_queue *queue = NULL;
@@ -680,11 +691,7 @@ TEST(the_descriptor_is_readable_while_events_wait)
     CHECK_OK(blip_queue_fd(queue, &again));
     CHECK_INT(descriptor, again);
     pair_open(&pair, NULL);
-    blip_connection_options *options = blip_connection_options_new();
-    blip_connection *client = NULL;
-    CHECK_OK(blip_connection_options_set_queue(options, queue));
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
-    blip_connection_options_release(options);
+    blip_connection *client = client_with_queue(&pair, queue);
     CHECK_OK(blip_connection_set_close_callback(client, NULL, NULL, NULL));
     REQUIRE_OK(blip_connection_wait_open(client, SOON));
     for (int i = 0; i < 20; i++)
@@ -780,10 +787,7 @@ TEST(events_keep_what_they_refer_to)
     void *context = NULL;
     REQUIRE_OK(blip_queue_new(0, &queue));
     pair_open(&pair, NULL);
-    blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_set_queue(options, queue));
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
-    blip_connection_options_release(options);
+    client = client_with_queue(&pair, queue);
     blip_message *request = make_request("echo", "kept");
     CHECK_OK(blip_connection_send(client, request, NULL, &marker, NULL));
     CHECK_OK(blip_connection_connect(client));
@@ -828,10 +832,7 @@ TEST(a_released_queue_releases_contexts_of_what_waited)
     blip_connection *client = NULL;
     REQUIRE_OK(blip_queue_new(0, &queue));
     pair_open(&pair, NULL);
-    blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_set_queue(options, queue));
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
-    blip_connection_options_release(options);
+    client = client_with_queue(&pair, queue);
     REQUIRE_OK(blip_connection_wait_open(client, SOON));
     for (int i = 0; i < 50; i++) {
         blip_message *request = make_request("echo", "x");
@@ -868,10 +869,7 @@ TEST(several_threads_dispatch)
     blip_connection *client = NULL;
     REQUIRE_OK(blip_queue_new(0, &queue));
     pair_open(&pair, NULL);
-    blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_set_queue(options, queue));
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
-    blip_connection_options_release(options);
+    client = client_with_queue(&pair, queue);
     REQUIRE_OK(blip_connection_wait_open(client, SOON));
     for (int i = 0; i < REQUESTS; i++)
         CHECK_OK(send_request(client, "echo", "x", &outcomes[i]));
@@ -919,10 +917,7 @@ TEST(a_callback_keeps_its_connection_while_threads_run_what_follows)
     pthread_t threads[2];
     REQUIRE_OK(blip_queue_new(0, &queue));
     pair_open(&pair, NULL);
-    blip_connection_options *options = blip_connection_options_new();
-    CHECK_OK(blip_connection_options_set_queue(options, queue));
-    REQUIRE_OK(blip_connection_new(pair.client_runtime, S(pair.url), options, &client));
-    blip_connection_options_release(options);
+    client = client_with_queue(&pair, queue);
     CHECK_OK(blip_connection_set_close_callback(client, told_last, NULL, NULL));
     blip_message *request = make_request("echo", "x");
     CHECK_OK(blip_connection_send(client, request, told_slowly, NULL, NULL));
